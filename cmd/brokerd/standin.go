@@ -22,7 +22,7 @@ type standInArgs struct {
 	unknown []string     // keys of the file
 }
 
-// recorder is the flag of one option; it takes any value.
+// recorder is the flag of one option; it accepts any value.
 type recorder struct {
 	option standInOption
 	into   *standInArgs

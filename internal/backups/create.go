@@ -45,7 +45,7 @@ type Create struct {
 	Progress func(topic string, messages int) // may be nil
 }
 
-// Created describes a backup that was made.
+// Created describes a completed backup.
 type Created struct {
 	Manifest *backup.Manifest
 	Copied   int      // messages; the others were in the directory already

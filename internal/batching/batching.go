@@ -60,10 +60,9 @@ type line struct {
 	err  error
 }
 
-// readLines reads lines on a goroutine of its own, without their ends and
-// leaving out empty ones, until the stream or the context ends. The last thing
-// that it hands over is an error, io.EOF where all is well. A read that blocks
-// keeps the goroutine until the program ends.
+// readLines reads lines on its own goroutine, without line ends and without empty lines, until the
+// stream or the context ends. The last value that it passes on is an error, io.EOF if all is well.
+// A read that blocks keeps the goroutine until the program ends.
 func readLines(ctx context.Context, from io.Reader) <-chan line {
 	const ahead = 1024
 	lines := make(chan line, ahead)

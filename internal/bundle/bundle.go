@@ -50,8 +50,8 @@ type Question struct {
 	Timeout time.Duration
 }
 
-// shortTimeout is how long a source may take for a further answer once it has let a question time out: the
-// others, which answer, are waited for no longer.
+// shortTimeout is the time limit for further answers of a source once it has let a question time
+// out: the sources that respond should not wait for it any longer.
 const shortTimeout = time.Second
 
 // Source is a list of questions to one node, or to the cluster, which are asked one at a time.

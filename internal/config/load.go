@@ -16,7 +16,7 @@ const (
 	environmentWhere = "environment " // before the name of a variable
 )
 
-// Input is everything that a configuration is made from.
+// Input is everything from which a configuration is made.
 type Input struct {
 	Flags    []Assignment // in the order given; Where may be empty
 	Environ  []string     // as os.Environ gives it

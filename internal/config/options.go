@@ -104,7 +104,7 @@ type Limits struct {
 	MaxMsgSize             units.Size
 	MaxBodySize            units.Size
 	MaxUncommitted         units.Size // of all partitions together; 0: by the memory
-	MemoryBudget           units.Size // of what clients make the node hold; 0: by the memory
+	MemoryBudget           units.Size // of the memory that clients make the node hold; 0: derived from the machine's memory
 	MsgTimeout             time.Duration
 	MaxMsgTimeout          time.Duration
 	MaxReqTimeout          time.Duration
@@ -170,7 +170,7 @@ type Topics struct {
 	CatchUpRate    units.Size    // bytes a second to replicas that are not in sync; 0: adaptive only
 }
 
-// Latency is what is kept of how long messages take from their publish to their finish.
+// Latency selects the recorded latencies from publish to finish.
 type Latency struct {
 	Percentiles []string // of all messages of a window, from 0 to 1; none: nothing is kept
 	Window      time.Duration

@@ -25,7 +25,7 @@ func (l *Loaded) Print(sources bool) string {
 		}
 		fmt.Fprintln(w, line)
 	}
-	_ = w.Flush() // a Builder takes everything
+	_ = w.Flush() // a Builder never fails
 	return b.String()
 }
 
@@ -110,8 +110,8 @@ func Changed(before, after *Options) (reloadable, restart []string) {
 	return reloadable, restart
 }
 
-// CopyReloadable takes over from another configuration what a reload can
-// change, and nothing else.
+// CopyReloadable copies from another configuration the settings that a reload can change, and no
+// others.
 func (o *Options) CopyReloadable(from *Options) {
 	theirs := from.Settings()
 	for i, ours := range o.Settings() {

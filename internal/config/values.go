@@ -41,7 +41,7 @@ type typed[T any] struct {
 	name  string // of the type
 	parse func(string) (T, error)
 	print func(T) string
-	json  func(T) any // nil: as it is
+	json  func(T) any // nil: unchanged
 }
 
 func (v typed[T]) set(text string) error {

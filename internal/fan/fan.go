@@ -57,7 +57,7 @@ func (g *Group) Go(f func()) bool {
 	return true
 }
 
-// Close takes no more work, and returns when what was taken has ended.
+// Close accepts no more work, and returns when the accepted work has ended.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true

@@ -45,7 +45,7 @@ func Command(nodes Nodes) *cobra.Command {
 	return group
 }
 
-// printed returns a command that prints a text as it is.
+// printed returns a command that prints a text unchanged.
 func printed(use, short, text string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,

@@ -37,9 +37,9 @@ type Catalog interface {
 	Changed() <-chan struct{}
 }
 
-// Announcer makes a broker known to lookup daemons: it keeps a connection to
-// each, registers what the broker serves, and takes back what it no longer
-// does. Its methods are safe for concurrent use at once.
+// Announcer makes a broker known to lookup daemons: it keeps a connection to each, registers what
+// the broker serves, and unregisters what it no longer serves. Its methods are safe for concurrent
+// use.
 type Announcer struct {
 	node    introduction
 	catalog Catalog

@@ -136,8 +136,8 @@ func (d *Directory) Register(s Session, topic, channel string) error {
 	return nil
 }
 
-// Unregister takes back a node's registration of a channel, or of a topic with
-// all its channels where channel is empty.
+// Unregister removes a node's registration of a channel, or of a topic with all its channels if
+// channel is empty.
 func (d *Directory) Unregister(s Session, topic, channel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -258,8 +258,8 @@ func (x explorer) posts(s *State, m message, step Step) {
 	}
 }
 
-// deliveries: a kept message is lost, or it arrives. It may arrive again, or
-// its answer takes its place.
+// deliveries: a delayed message is lost, or it arrives. It may arrive again, or its answer replaces
+// it.
 func (x explorer) deliveries(s *State) {
 	for i := range s.post {
 		m := s.post[i]

@@ -186,8 +186,8 @@ func (s *State) heals(r uint8) {
 	n.harmed = false
 }
 
-// mayLeave reports whether follower f may be taken out of the ISR. If logs are damaged,
-// only the leader by the newest version may propose this, after it has compared logs.
+// mayLeave reports whether follower f may be removed from the ISR. If logs are damaged, only the
+// leader by the newest version may propose this, after it has compared logs.
 func (c *Config) mayLeave(s *State, f uint8) bool {
 	if c.Damage == NoDamage {
 		return true

@@ -24,7 +24,7 @@ const (
 	ReconcileByContent // it compares epoch and checksum, not only the epoch
 	DuplicateByContent // a retry counts as "held already" if epoch and checksum are the same, not only the offset
 	SessionResets      // a new session resets what the leader believes that its follower holds
-	NoRollback         // a live term takes nothing back
+	NoRollback         // a live term undoes nothing
 
 	ElectionBumpsEpoch // every election begins a new epoch
 	ElectFromISR       // only a member of the ISR is elected

@@ -21,9 +21,8 @@ func newFingerprinter() *fingerprinter {
 	return &fingerprinter{maphash.MakeSeed(), orders()}
 }
 
-// of returns the fingerprint of s. Of all renamings it takes those that sort
-// the replicas by what does not depend on names, and of these the one with the
-// least hash.
+// of returns the fingerprint of s. Of all renamings it considers those that sort the replicas by
+// properties that do not depend on names, and of these the one with the smallest hash.
 func (f *fingerprinter) of(s *State) uint64 {
 	var keys [replicas]uint64
 	for r := range keys {

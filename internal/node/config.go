@@ -34,8 +34,8 @@ type Config struct {
 	Network      peer.Network // that other nodes are reached by; nil: TCP
 	Disk         vfs.FS       // for topics
 	MetaFS       vfs.FS       // for the marks of a member; nil: the operating system's
-	// FirstAdminFile is the file with the secret by which the first administrator is made, on
-	// the operating system's disk. "": there is no such secret.
+	// FirstAdminFile is the file, on the operating system's disk, with the secret that allows
+	// creating the first administrator. "": there is no such secret.
 	FirstAdminFile string
 	Log            *slog.Logger
 	Version        string // reported to NSQ clients and tools

@@ -63,6 +63,6 @@ func withoutPasswords(text string) string {
 // stacks returns all goroutines, those with the same stack together.
 func stacks() string {
 	var b strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Builder takes everything
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Builder never fails
 	return b.String()
 }

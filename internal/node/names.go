@@ -17,8 +17,8 @@ func (n *Node) ownNames() web.Hosts {
 	return web.NewHosts(append(names, MachineNames()...))
 }
 
-// MachineNames are the name of this machine, and the domains in which names of one word
-// are looked for, as web.NewHosts takes them.
+// MachineNames are the name of this machine and the domains in which names of one word are looked
+// up, in the form that web.NewHosts expects.
 func MachineNames() (names []string) {
 	if hostname, err := os.Hostname(); err == nil {
 		names = append(names, hostname)

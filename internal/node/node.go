@@ -68,7 +68,7 @@ type Node struct {
 	tracing *tracing         // what happened to messages
 	guard   *guard.Guard     // of access control
 	refused atomic.Uint64    // HTTP requests that it did not let in
-	first   *firstAdmin      // the secret with which the first administrator is made
+	first   *firstAdmin      // the secret that allows creating the first administrator
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -217,7 +217,7 @@ func (n *Node) brokerOptions() broker.Options {
 	}
 }
 
-// scrubInterval returns what the broker takes for a setting: 0 is never.
+// scrubInterval returns the broker's value for a setting: 0 is never.
 func scrubInterval(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

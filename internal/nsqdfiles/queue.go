@@ -240,7 +240,7 @@ func (s span) each(f io.ReadSeeker, end int64, do func(Message) error) error {
 	return nil
 }
 
-// Each hands over the queue's messages in their order.
+// Each passes on the queue's messages in order.
 func (q *Queue) Each(do func(Message) error) error {
 	for _, s := range q.spans {
 		f, err := os.Open(s.file)

@@ -100,9 +100,8 @@ func (n *Network) Break(a, b string) {
 	}
 }
 
-// Unplug takes a host off the network: its connections are reset, and attempts
-// to connect to it, or from it, are refused at once, where a cut link lets them
-// hang.
+// Unplug disconnects a host: its connections are reset, and attempts to connect to it, or from it,
+// are refused at once, while those over a cut link hang.
 func (n *Network) Unplug(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

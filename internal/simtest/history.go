@@ -27,7 +27,7 @@ type History struct {
 	last     map[int]uint64    // one past a publisher's last acknowledged offset
 	next     map[int]int       // a publisher's next number
 	counts   [4]int
-	acked    []acked // as they were
+	acked    []acked // in their original form
 	wrong    []string
 }
 

@@ -8,10 +8,10 @@ type Turn chan struct{}
 // New returns a turn that is free.
 func New() Turn { return make(Turn, 1) }
 
-// Lock takes the turn.
+// Lock acquires the lock.
 func (t Turn) Lock() { t <- struct{}{} }
 
-// TryLock takes the turn if it is free.
+// TryLock acquires the lock if it is free.
 func (t Turn) TryLock() bool {
 	select {
 	case t <- struct{}{}:

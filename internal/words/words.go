@@ -24,7 +24,8 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }
 
-// Nearest returns the known name that takes the fewest edits, if it is near a name; "": none is.
+// Nearest returns the known name that needs the fewest edits to become name, if it is similar; "":
+// none is.
 func Nearest(name string, known []string) string {
 	limit := 1 + len(name)/3
 	best := ""

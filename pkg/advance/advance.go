@@ -34,7 +34,7 @@ type Change struct {
 const (
 	// version is the first byte of a change.
 	version = 1
-	// MaxHead is the most that a change takes beside the name.
+	// MaxHead is the maximum size of a change without the name.
 	MaxHead = 1 + 6*binary.MaxVarintLen64
 	// maxName is the most bytes of a channel's name.
 	maxName = math.MaxUint8

@@ -112,7 +112,7 @@ func (c *call) size() int64 {
 	return n
 }
 
-// toWire is called before a connection takes a call. It returns false if the call was abandoned.
+// toWire is called before a connection sends a call. It returns false if the call was abandoned.
 func (c *call) toWire() bool {
 	return c.state.CompareAndSwap(callHeld, callOnWire) || c.state.Load() == callOnWire
 }

@@ -146,8 +146,8 @@ func (w waiting) handle(ctx context.Context, x *Consumer, handle Handler) {
 	x.handle(ctx, w.m, w.done, handle)
 }
 
-// lost reports whether the broker has taken the message back: its timeout has passed, or its
-// connection has ended.
+// lost reports whether the broker no longer counts the message as in flight here: its timeout has
+// passed, or its connection has ended.
 func (w waiting) lost(x *Consumer) bool {
 	timeout := time.Duration(w.m.conn.server.MsgTimeout) * time.Millisecond
 	return !x.cfg.autoTouch && timeout > 0 && time.Since(w.arrived) >= timeout || !w.m.conn.alive()

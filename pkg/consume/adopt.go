@@ -50,8 +50,8 @@ type consumersAsked struct {
 	Partition   int              `json:"partition"`
 }
 
-// consumersFound are its consumers, without those that could have taken something and have not for
-// a while.
+// consumersFound are its consumers, without those that could have received messages and have not
+// for a while.
 type consumersFound struct {
 	Led     bool `json:"led"`     // the node leads it
 	Direct  int  `json:"direct"`  // clients of that node

@@ -18,7 +18,7 @@ const (
 	Forbidden       Code = "forbidden"           // not allowed to this caller
 	Throttled       Code = "throttled"           // too many wrong credentials from this address
 	Busy            Code = "busy"                // too much is waiting
-	NotWritable     Code = "not_writable"        // the partition takes no messages now
+	NotWritable     Code = "not_writable"        // the partition accepts no messages now
 	Full            Code = "topic_full"          // the topic holds as many bytes as it may
 	Exiting         Code = "exiting"             // the node is shutting down
 	Starting        Code = "starting"            // the node does not serve yet

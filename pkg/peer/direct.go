@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// direct writes as much to a socket as it takes without waiting. One goroutine at a time uses it,
-// in the writer's place.
+// direct writes to a socket as much as it accepts without waiting. One goroutine at a time uses it,
+// instead of the writer.
 type direct struct {
 	link *link
 	raw  syscall.RawConn

@@ -20,7 +20,7 @@ func newLobby(max, maxHost int) *lobby {
 	return &lobby{max: max, maxHost: maxHost, hosts: map[string]int{}}
 }
 
-// enter takes a place for a connection from an address if one is free. leave gives the place back;
+// enter reserves a slot for a connection from an address if one is free. leave releases the slot;
 // it may be called again.
 func (l *lobby) enter(from net.Addr) (leave func(), ok bool) {
 	host := from.String()
@@ -56,7 +56,7 @@ type place struct {
 	seated  bool
 }
 
-// seat takes a place among the members if one is free.
+// seat reserves a slot among the members' if one is free.
 func (p *place) seat() bool {
 	select {
 	case p.members <- struct{}{}:

@@ -25,8 +25,8 @@ type frameMemory struct {
 	used int
 }
 
-// reserve takes n bytes when they are free or no frame has any, and fails after patience. A frame
-// reserves all that it will need at once, so that no two frames wait for each other.
+// reserve reserves n bytes when they are free or no frame has any, and fails after patience. A
+// frame reserves all that it will need at once, so that no two frames wait for each other.
 func (m *frameMemory) reserve(n int, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -86,7 +86,7 @@ type Options struct {
 	OnEvent func(Event)
 
 	MaxFrame       int // bytes of a payload; 0: limit.Sizes.Frame
-	MaxQueuedBytes int // waiting to be written to one connection; with less it takes one more frame of any size. Class replication has room for MaxFrame in addition.
+	MaxQueuedBytes int // waiting to be written to one connection; below it, one more frame of any size is accepted. Class replication has room for MaxFrame in addition.
 	MaxCalls       int // of one Peer without an answer
 	MaxConnections int // to this node, made by members
 	// MaxVisitors limits the connections whose other end has not introduced itself, or whose class

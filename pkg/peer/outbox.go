@@ -13,9 +13,9 @@ import (
 // the write.
 const copyBelow = 4 << 10
 
-// writeAtOnce is up to how many bytes the goroutine that queues them writes itself, if the
-// connection takes them without waiting. It leaves more to the writer, since writing would delay
-// it.
+// writeAtOnce is the number of bytes up to which the goroutine that queues them writes itself, if
+// the connection accepts them without waiting. It leaves more to the writer, because writing would
+// delay it.
 const writeAtOnce = 16 << 10
 
 // burst is how soon after a write the next one belongs to a burst. In a burst the writer writes,
@@ -77,17 +77,17 @@ func (l *load) reset() {
 // answer. Many goroutines may use it.
 type outbox struct {
 	wake chan struct{}    // wakes the writer; holds one wake-up at most
-	try  func([]byte) int // writes what the connection takes without waiting, and returns how many bytes; nil: nothing
+	try  func([]byte) int // writes what the connection accepts without waiting, and returns how many bytes; nil: nothing
 	now  func() time.Time
 
 	mu      sync.Mutex // guards what follows
 	waiting load
-	writing int    // bytes that were taken to be written and are not written yet
+	writing int    // bytes that are being written
 	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
 	awake   bool      // the writer, or the goroutine in its place, checks again anyway
 	standIn bool      // a goroutine writes in the writer's place
-	wrote   time.Time // when a load was taken last
+	wrote   time.Time // when the last load was taken
 	atOnce  load      // the load of the goroutine in the writer's place
 	holds   int       // callers of Hold that have yet to call Release
 	overdue bool      // held data has to be written now
@@ -161,7 +161,7 @@ func (o *outbox) unlockAndTell(gathered bool) {
 	}
 }
 
-// writeLocked writes waiting data in the writer's place, as much as the connection takes without
+// writeLocked writes waiting data instead of the writer, as much as the connection accepts without
 // waiting. If nothing is left, it does not wake the writer. It unlocks while it writes.
 func (o *outbox) writeLocked() {
 	o.atOnce, o.waiting, o.overdue = o.waiting, o.atOnce, false

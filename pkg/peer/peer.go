@@ -57,7 +57,7 @@ func (c *waitingCall) size() int {
 	return n
 }
 
-// PeerOption changes a Peer when it is made.
+// PeerOption changes a Peer when it is created.
 type PeerOption func(*Peer)
 
 // OnUp is called with the number of a new session before any call is sent in it.

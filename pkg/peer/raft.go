@@ -37,7 +37,7 @@ func (t *Transport) RaftListener() net.Listener {
 	return t.raft
 }
 
-// DialRaft makes a connection of class Raft to a node at an address, within the timeout; 0: the
+// DialRaft opens a connection of class Raft to a node at an address, within the timeout; 0: the
 // timeouts of Options. It refuses another node there. If to is "", it accepts any. The connection
 // belongs to the caller.
 func (t *Transport) DialRaft(ctx context.Context, to Node, address string, timeout time.Duration) (net.Conn, error) {

@@ -27,7 +27,7 @@ type Stats struct {
 	Connected int  // connections that are up
 	Sent      uint64
 	Received  uint64 // bytes, with headers
-	Calls     uint64 // made, or taken when Inbound
+	Calls     uint64 // dialed, or accepted if Inbound
 	Answers   uint64 // calls that were answered; not counted when Inbound
 	Failed    uint64 // calls that were not sent or whose connection broke
 	Connects  uint64 // sessions so far: one more than reconnects

@@ -10,7 +10,7 @@ import (
 // messages have.
 func (m *Message) hasOptions() bool { return len(m.Key)|len(m.Dedup)|int(m.TTL) != 0 }
 
-// optionsSize returns the bytes that the options take in a record.
+// optionsSize returns the size of the options in a record.
 func (m *Message) optionsSize() int {
 	n := 0
 	if len(m.Key) > 0 {

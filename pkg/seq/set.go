@@ -84,7 +84,7 @@ func (s *Set) nextPresent(from Offset) (Offset, bool) {
 	return Offset(o), o>>s.root.bits() == 0
 }
 
-// DropBelow takes the offsets below o out of the set.
+// DropBelow removes the offsets below o from the set.
 func (s *Set) DropBelow(o Offset) {
 	switch {
 	case s.n == 0:

@@ -123,7 +123,7 @@ func (n *node) count() (held uint64) {
 	return held
 }
 
-// drop takes what is below lo out of the node and returns how many that were.
+// drop removes everything below lo from the node and returns how many offsets that were.
 func (n *node) drop(lo uint64) (removed uint64) {
 	if n.height == 0 {
 		for w := uint64(0); w*64 < lo; w++ {

@@ -13,11 +13,10 @@ import (
 // bits can distinguish them.
 type WireID uint64
 
-// Numbering gives the messages of one life of a topic their wire ids, from the first
-// message of partition 0 on: an id is the message's place, counted from there. Topics
-// and clusters begin at random numbers, so that the stretches which their messages take
-// of all ids meet about never. An id has the partition in bits 50 to 59, as a place has,
-// and is above 0 as a signed number: clients of youzan's nsq rely on both. The zero
+// Numbering assigns wire ids to the messages of one incarnation of a topic: an id is the first id
+// plus the message's position. Topics and clusters begin at random numbers, so that the id ranges
+// of their messages practically never overlap. As in a position, the partition is in bits 50 to 59
+// of an id, and an id is above 0 as a signed number: clients of youzan's nsq rely on both. The zero
 // value begins at 0.
 type Numbering struct{ first WireID }
 
@@ -26,8 +25,8 @@ type Numbering struct{ first WireID }
 // partition counts into the next one within 2^49 messages.
 const randomBits WireID = 7<<(offsetBits+partitionBits) | (1<<(offsetBits-1) - 1)
 
-// NumberingOf returns the numbering of a topic that was made in a cluster with an
-// incarnation, which no other topic of the cluster has.
+// NumberingOf returns the numbering of a topic, given its cluster and its incarnation, which no
+// other topic of the cluster has.
 func NumberingOf(cluster string, incarnation uint64) Numbering {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(cluster), incarnation))
 	return Numbering{max(WireID(binary.BigEndian.Uint64(sum[:]))&randomBits, 1)}

@@ -50,7 +50,7 @@ func newAnswers() *sync.Pool {
 	return pool
 }
 
-// publishDone takes the broker's receipt, from any goroutine.
+// publishDone receives the broker's receipt, from any goroutine.
 func (a *answer) publishDone(r topic.Receipt) {
 	l, gathered := a.link, a.more // a belongs to the writer once it is ready
 	if a.traced != nil {

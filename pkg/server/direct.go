@@ -112,7 +112,7 @@ func (d *direct) idle() bool {
 	return d.writer.wanted == 0
 }
 
-// writeOnce writes what the socket takes without waiting.
+// writeOnce writes what the socket accepts without waiting.
 func (d *direct) writeOnce(fd uintptr) (done bool) {
 	if n, err := syscall.Write(int(fd), d.writer.buf); err == nil {
 		d.taken = n

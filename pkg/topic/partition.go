@@ -25,7 +25,7 @@ import (
 
 // Log appends a partition's entries and replicates its positions: the live term of its replica.
 type Log interface {
-	// Append takes an entry: see commitlog.Entry.
+	// Append accepts an entry: see commitlog.Entry.
 	Append(commitlog.Entry) error
 	sharing.Sharer
 }

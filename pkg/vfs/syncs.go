@@ -33,7 +33,7 @@ type Syncs struct {
 	mu      sync.Mutex // guards what follows
 	idle    []*syncRequest
 	made    int
-	refused bool // the kernel takes no requests
+	refused bool // the kernel accepts no requests
 }
 
 // NewSyncs returns a Syncs for a runtime with places places. Syncs may take half of them.
@@ -128,7 +128,7 @@ func (s *Syncs) get() *syncRequest {
 	return r
 }
 
-// put returns a request. refused: the kernel did not take it, and takes no others.
+// put returns a request. refused: the kernel did not accept it, and accepts no others.
 func (s *Syncs) put(r *syncRequest, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func newSyncRequest() (*syncRequest, error) {
 	return r, nil
 }
 
-// submit passes a sync of a file to the kernel. It returns false if the kernel does not take it. An
-// error means that the file is closed.
+// submit passes a sync of a file to the kernel. It returns false if the kernel does not accept it.
+// An error means that the file is closed.
 func (r *syncRequest) submit(f *os.File, opcode uint16) (taken bool, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -1,10 +1,11 @@
-// Command alerts fires the alerts of deploy/prometheus for real: a Prometheus with the shipped rules and the
-// configuration that brokerctl prints scrapes three nodes, to which the trouble of each alert is done.
+// Command alerts fires the alerts of deploy/prometheus for real: a Prometheus with the shipped
+// rules and the configuration that brokerctl prints scrapes three nodes, in which it causes the
+// fault of each alert.
 //
-// It knows which trouble belongs to which alert, and shortens the patience of the rules, so that an alert that takes
-// an hour fires in seconds; the expressions stay. It refuses to know how brokerd counts: an alert that names a metric
-// or a label that no node exports does not fire, and fails the run. Each alert of the file is fired here, or is in
-// the list of those that are not, with the reason.
+// It knows which fault belongs to which alert, and shortens the waiting times of the rules, so that
+// an alert that takes an hour fires in seconds; the expressions stay. It does not know how brokerd
+// counts: an alert on a metric or a label that no node exports does not fire, and fails the run.
+// Each alert of the file is fired here, or is in the list of those that are not, with the reason.
 package main
 
 import (

@@ -233,10 +233,10 @@ func (st *stage) everyFile(most int) error {
 	return errors.Join(atLeast(st, woundTopic, want[woundTopic]), atLeast(st, bystander, want[bystander]))
 }
 
-// injure damages a file of one node that is down. It publishes messages before a copy of the file
-// is made, between the copy and the end of the node, and afterwards. The node is whole again when
-// injure returns. It returns whether there was something to damage, and whether the node refused to
-// start and was given an empty disk, as its error demands.
+// injure damages a file of one node that is down. It publishes messages before the file is copied,
+// between the copy and the end of the node, and afterwards. The node is repaired when injure
+// returns. It returns whether there was something to damage, and whether the node refused to start
+// and was given an empty disk, as its error demands.
 func (st *stage) injure(in injury, what string) (hurt, away bool, err error) {
 	victim := st.c.Nodes[st.rng.IntN(len(st.c.Nodes))]
 	well := st.other(victim)

@@ -44,7 +44,7 @@ func takenEverywhere(st *stage, name string) error {
 }
 
 // playEmptyRestart restarts all nodes, cleanly and by kill -9, while topics have no messages and no
-// channels. They must be healthy and take publishes, and their leaders must not keep changing.
+// channels. They must be healthy and accept publishes, and their leaders must not keep changing.
 func playEmptyRestart(st *stage) error {
 	all := st.c.Nodes
 	for _, down := range []struct {
@@ -204,7 +204,7 @@ const (
 )
 
 // limitsDiffer gives the first node the largest possible limits and the second the smallest, and
-// leaves the other nodes as they are.
+// does not change the other nodes.
 func limitsDiffer(_ *stage, o *nodes.Options) error {
 	o.ArgsOf = func(id string) []string {
 		switch id {
@@ -218,9 +218,9 @@ func limitsDiffer(_ *stage, o *nodes.Options) error {
 	return nil
 }
 
-// playLimits publishes at one node what the others would take from no client: to the partitions of
-// all leaders, and the largest body to the partition of the node with the smallest limits. All
-// replicas must hold what the node took, and continue.
+// playLimits publishes at one node messages that the others would accept from no client: to the
+// partitions of all leaders, and the largest body to the partition of the node with the smallest
+// limits. All replicas must hold what the node accepted, and continue.
 func playLimits(st *stage) error {
 	if err := st.make("large", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
 		return err

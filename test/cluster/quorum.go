@@ -185,7 +185,7 @@ const (
 	writableLimit = 3 * time.Second
 )
 
-// playFiveTopics creates topics at once and measures the time until all take a message.
+// playFiveTopics creates topics at once and measures the time until all accept a message.
 func playFiveTopics(st *stage) error {
 	began := time.Now()
 	errs := make([]error, topicsAtOnce)

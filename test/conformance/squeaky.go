@@ -33,8 +33,8 @@ const (
 	squeakyPreload = "preload.js"
 )
 
-// Tests of squeaky listen at fixed ports. A file whose port is taken is run again after a
-// pause: no broker takes part in that.
+// Tests of squeaky listen at fixed ports. A file whose port is in use is run again after a pause:
+// no broker is involved in that.
 const (
 	squeakyPortTaken = 75 // the exit code, of preload.js
 	squeakyPortPause = 5 * time.Second

@@ -138,8 +138,9 @@ func summary(verdicts []verdict) error {
 	return nil
 }
 
-// borrowBuildCache has the Go tool use a copy of its build cache, made of links, until drop is called. The packages
-// built with the mistakes fill more than a gigabyte for one part, and the Go tool would keep them for days.
+// borrowBuildCache makes the Go tool use a copy of its build cache, made of links, until drop is
+// called. The packages built with the mistakes fill more than a gigabyte for one part, and the Go
+// tool would keep them for days.
 func borrowBuildCache(ctx context.Context, root string) (drop func(), err error) {
 	out, err := goTool(ctx, root, "env", "GOCACHE")
 	if err != nil {

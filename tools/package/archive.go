@@ -111,7 +111,7 @@ func sumOf(path string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// write writes a file and makes its directory.
+// write writes a file and creates its directory.
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

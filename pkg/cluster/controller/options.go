@@ -32,7 +32,7 @@ const lateProbe = 4
 // Options are the controller's limits. The zero value uses the defaults.
 type Options struct {
 	// SessionTimeout is how long a node may be silent before it counts as dead. A short timeout
-	// takes busy nodes for dead ones; a long one prolongs the time without a leader.
+	// mistakes busy nodes for dead ones; a long one prolongs the time without a leader.
 	SessionTimeout time.Duration
 	// ProbeEvery is the probe interval of each node.
 	ProbeEvery time.Duration

@@ -103,9 +103,9 @@ func (c Copy) Answer(ctx context.Context, w Wanted) (a Answer) {
 	return a
 }
 
-// Finder finds batches in logs that are not open. It remembers where the batches of the last few
-// segments are: finding them takes reading a whole segment, and a range takes many answers. The zero
-// Finder is ready. One goroutine may use it at a time.
+// Finder finds batches in logs that are not open. It remembers the positions of the batches in the
+// last few segments: finding them requires reading a whole segment, and a range needs many answers.
+// The zero Finder is ready. It is not safe for concurrent use.
 type Finder struct {
 	last  []*segment // the latest first
 	reads int        // of whole segments

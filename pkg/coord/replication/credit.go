@@ -112,7 +112,7 @@ func (s *sender) giveBack(n int) {
 	c.grantLocked(nil)
 }
 
-// cancel takes the sender out of the line and returns what it has reserved.
+// cancel removes the sender from the line and returns what it has reserved.
 func (s *sender) cancel() {
 	c := s.credit
 	c.mu.Lock()

@@ -167,7 +167,7 @@ func (p *running) loadgen(ctx context.Context, program string, args ...string) (
 	return line.Result, nil
 }
 
-// measure takes the figures of one load from fresh processes.
+// measure measures one load with fresh processes.
 func (l load) measure(ctx context.Context, o options, c contender) (m measurement, err error) {
 	dir, err := os.MkdirTemp("", "sidebyside")
 	if err != nil {

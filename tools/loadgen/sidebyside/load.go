@@ -117,8 +117,9 @@ func growthLoads(o options) []load {
 	)
 }
 
-// warmup is how long the topics are published to before their load is measured: the first publishes make
-// files, which takes most of the time with many topics, and three times as much of it in a cluster.
+// warmup is how long the topics are published to before their load is measured: the first publishes
+// create files, which takes most of the time with many topics, and three times as much of it in a
+// cluster.
 func warmup(o options, topics int) time.Duration {
 	each := 2 * time.Millisecond
 	if o.cluster {

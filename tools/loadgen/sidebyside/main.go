@@ -118,7 +118,7 @@ func clients(o options) []contender {
 	return all
 }
 
-// features is one brokerd by what its topic and channel are made with, and its messages have.
+// features is one brokerd with several configurations of its topic, its channel and its messages.
 func features(o options) []contender {
 	plain := brokerd(o.brokerd, "always")
 	if o.cluster {

@@ -49,10 +49,10 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	return r, err
 }
 
-// several are consumers that take one backlog together.
+// several are consumers that consume one backlog together.
 type several []broker.Consumer
 
-// together opens as many consumers as are to take a backlog.
+// together opens the consumers that consume a backlog together.
 func together(ctx context.Context, d broker.Driver, o Options) (several, error) {
 	var all several
 	for range max(o.Drainers, 1) {

@@ -72,8 +72,8 @@ func newExchange(o Options) *exchange {
 	return x
 }
 
-// The schedule starts leadTime after it is made; the consumer has drainTime for
-// what is still in progress when the producer has stopped.
+// The schedule starts leadTime after it is computed; the consumer has drainTime for what is still
+// in progress when the producer has stopped.
 const (
 	leadTime  = 100 * time.Millisecond
 	drainTime = 10 * time.Second
@@ -126,7 +126,7 @@ func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) error 
 	return nil
 }
 
-// receive takes one message. done is called when it was the last.
+// receive receives one message. done is called when it was the last.
 func (x *exchange) receive(b []byte, done func()) error {
 	now := clock()
 	h, err := body.Check(b, x.o.Size)

@@ -41,7 +41,7 @@ type Options struct {
 	Lead      time.Duration // until the first deferred message is due
 	Spread    time.Duration // from the first that is due to the last
 	Consumers int           // that hold messages and leave
-	Drainers  int           // connections that take a backlog
+	Drainers  int           // connections that consume a backlog
 	Full      func() error  // is called once all messages are stored, before they are consumed; nil: not called
 
 	Topics      int
@@ -148,7 +148,7 @@ func (m meters) stop(r *Result, messages int64) error {
 	return nil
 }
 
-// withTopic makes the topic, runs f, and deletes the topic.
+// withTopic creates the topic, runs f, and deletes the topic.
 func withTopic(ctx context.Context, d broker.Driver, o *Options, f func() error) (err error) {
 	if err := d.Create(ctx, o.Topic, o.Group); err != nil {
 		return fmt.Errorf("create %s: %w", o.Topic, err)

@@ -133,7 +133,7 @@ func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error)
 	return r, err
 }
 
-// hold has -consumers take all the messages that fill publishes, and answer none.
+// hold makes -consumers receive all the messages that fill publishes, and answer none.
 func hold(ctx context.Context, d broker.Driver, o Options, fill func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	var got atomic.Int64
@@ -173,7 +173,7 @@ func (o *Options) full() error {
 	return o.Full()
 }
 
-// drain measures a consumer that takes all the messages.
+// drain measures a consumer that receives all the messages.
 func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each func(body.Header)) error {
 	n := o.Messages
 	m, err := startMeters(o.Pids)

@@ -46,7 +46,7 @@ type Config struct {
 	// Lookup connects publishers and consumers of Raw to the first node that
 	// GET /lookup of HTTP names, not to TCP: the best place to be.
 	Lookup bool
-	// NoCreate is for a broker whose topics are made outside this program.
+	// NoCreate is for a broker whose topics are created outside this program.
 	NoCreate bool
 	// Topics, if more than 1, is the number of topics over which a publisher of Raw spreads its
 	// messages or batches, in turn: TOPIC_0, TOPIC_1 and so on.
@@ -58,8 +58,8 @@ type Config struct {
 	// IDs a dedup id of its own: both in the header of MPUB_EXT.
 	Keys int
 	IDs  bool
-	// TopicConfig and ChannelConfig, if not empty, are JSON objects with more of the
-	// configuration that topics and channels are made with, by the API of brokerd.
+	// TopicConfig and ChannelConfig, if not empty, are JSON objects with further configuration for
+	// creating topics and channels, in the form of brokerd's API.
 	TopicConfig, ChannelConfig string
 }
 
@@ -214,8 +214,8 @@ func (a *admin) post(ctx context.Context, path string, q url.Values, body any) e
 	return nil
 }
 
-// Create implements broker.Driver. Without an HTTP API it subscribes once,
-// which makes the topic and the channel on any NSQ broker.
+// Create implements broker.Driver. Without an HTTP API it subscribes once, which creates the topic
+// and the channel on any NSQ broker.
 func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 	if a.NoCreate {
 		return nil
@@ -244,7 +244,7 @@ func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 	})
 }
 
-// createTopic makes one topic; NSQ's API has no word for partitions, that of brokerd has.
+// createTopic creates one topic; brokerd's API supports partitions, NSQ's does not.
 func (a *admin) createTopic(ctx context.Context, topic string) error {
 	if a.Partitions == 0 && a.TopicConfig == "" {
 		return a.post(ctx, "/topic/create", url.Values{"topic": {topic}}, nil)
@@ -280,7 +280,7 @@ func object(text string) (map[string]any, error) {
 	return fields, json.Unmarshal([]byte(text), &fields)
 }
 
-// together is how many topics are made or deleted at a time.
+// together is how many topics are created or deleted at a time.
 const together = 8
 
 // each calls f with all topics of a topic, and returns the first error.

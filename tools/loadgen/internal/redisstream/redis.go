@@ -140,7 +140,7 @@ func (d *Driver) once(ctx context.Context, args ...string) (any, error) {
 	return c.do(args...)
 }
 
-// Create implements broker.Driver. A stream with no group is made by XADD.
+// Create implements broker.Driver. A stream with no group is created by XADD.
 func (d *Driver) Create(ctx context.Context, topic string, grp bool) error {
 	if !grp {
 		return nil
