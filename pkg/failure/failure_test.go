@@ -98,7 +98,7 @@ func TestManualListsTheCodesOfTheProtocol(t *testing.T) {
 		}
 	}
 	for w := failure.NoWire + 1; w < failure.WireCount; w++ {
-		want := "goes on"
+		want := "stays open"
 		if w.Fatal() {
 			want = "ends"
 		}

@@ -28,8 +28,7 @@ const Unlimited = -1
 // ErrInvalid is wrapped by the errors of Validate and of the parsers.
 var ErrInvalid = errors.New("invalid channel policy")
 
-// Outcome is the treatment of a message that has used up its attempts, or whose time to live is
-// over.
+// Outcome is the treatment of a message that has used up its attempts, or has expired.
 type Outcome string
 
 // The outcomes.
@@ -43,7 +42,7 @@ const (
 type Policy struct {
 	MaxAttempts     int     `json:"max_attempts,omitempty"` // deliveries of one message, or Unlimited
 	OnExhausted     Outcome `json:"on_exhausted,omitempty"`
-	OnExpired       Outcome `json:"on_expired,omitempty"` // of a message whose time to live is over: not Block
+	OnExpired       Outcome `json:"on_expired,omitempty"` // of an expired message: not Block
 	DeadLetterTopic string  `json:"dead_letter_topic,omitempty"`
 	Backoff         Backoff `json:"backoff,omitzero"`
 	Rate            int     `json:"rate,omitempty"` // messages a second, or Unlimited
@@ -105,7 +104,7 @@ func (p Policy) Validate() error {
 	return p.Backoff.validate()
 }
 
-// ParseExpiry reads an outcome of messages whose time to live is over.
+// ParseExpiry parses an outcome of expired messages.
 func ParseExpiry(text string) (Outcome, error) {
 	if o := Outcome(text); o == DeadLetter || o == Drop {
 		return o, nil

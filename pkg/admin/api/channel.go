@@ -229,7 +229,7 @@ type KeyBlock struct {
 type Policy struct {
 	MaxAttempts     int    `json:"max_attempts"`      // deliveries of one message; 0: no limit
 	OnExhausted     string `json:"on_exhausted"`      // of a message that has had them: see OnExhausted
-	OnExpired       string `json:"on_expired"`        // of a message whose time to live is over: dead-letter or drop
+	OnExpired       string `json:"on_expired"`        // of an expired message: dead-letter or drop
 	DeadLetterTopic string `json:"dead_letter_topic"` // where dead letters go
 	Backoff         string `json:"backoff"`           // delay before a redelivery: 1s..10m, or off
 	Rate            int    `json:"rate"`              // messages a second over all nodes; 0: no limit

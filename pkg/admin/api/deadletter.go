@@ -21,8 +21,7 @@ type DeadLetters struct {
 	// Exhausted counts messages in the channel that used up their attempts: they wait to become
 	// dead letters, or block.
 	Exhausted int64 `json:"exhausted"`
-	// Expired counts messages in the channel whose time to live is over and that wait to become
-	// dead letters.
+	// Expired counts expired messages in the channel that wait to become dead letters.
 	Expired           int64  `json:"expired"`
 	DeadLetteredTotal uint64 `json:"dead_lettered_total"` // since the nodes started
 	DroppedTotal      uint64 `json:"dropped_total"`
