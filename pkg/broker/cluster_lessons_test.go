@@ -248,7 +248,7 @@ func TestUncommittedMessagesAreInvisible(t *testing.T) {
 	if got := c.take(1); got != "b" {
 		t.Errorf("got %q", got)
 	}
-	<-told // committed, or said to be uncertain: it was not known in time
+	<-told // committed, or reported as uncertain: the outcome was not known in time
 }
 
 func TestNewReplicaGetsLaggingChannelAndRetention(t *testing.T) {

@@ -133,7 +133,7 @@ func TestNeededFollowerWithFullDiskStopsPublishing(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, func(o *Options) {
 		d.options(o)
-		o.PublishTimeout = 500 * time.Millisecond // of what is taken before the leader knows
+		o.PublishTimeout = 500 * time.Millisecond // of messages accepted before the leader knows
 	}, "n1", "n2")
 	cfg := meta.TopicConfig{Replicas: 2, MinISR: 2}.WithDefaults(2, false)
 	if _, err := l.store.Propose(t.Context(), meta.CreateTopic{Name: "t", Config: cfg, Assignment: [][]meta.NodeID{{"n1", "n2"}}}); err != nil {

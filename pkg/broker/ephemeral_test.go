@@ -34,7 +34,7 @@ func TestEphemeralTopicIsBoundedAtPublish(t *testing.T) {
 	const most = 2 << 20
 	m := limit.NewMemory(64 << 20)
 	n := newNodeWith(t, func(o *Options) { o.EphemeralBytes, o.RetentionInterval, o.Memory = most, time.Hour, m })
-	for range 20 { // ten times what it may have
+	for range 20 { // ten times its limit
 		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, failure.QueueFull) {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func BenchmarkPublishThere(b *testing.B) {
 	benchPublish(b, m.nodes["n1"])
 }
 
-// benchConsume consumes what was published, and finishes it.
+// benchConsume consumes and finishes the published messages.
 func benchConsume(b *testing.B, leader meta.NodeID) {
 	m := newMesh(b, "n1", "n2")
 	m.create("t", leader)

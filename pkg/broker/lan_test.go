@@ -41,7 +41,7 @@ type lanHost struct {
 	id     meta.NodeID
 	disk   *vfs.Mem
 	broker atomic.Pointer[Broker]   // nil: none runs
-	dead   atomic.Pointer[Broker]   // killed: what it sends is lost
+	dead   atomic.Pointer[Broker]   // killed: everything it sends is lost
 	calls  map[meta.NodeID]*lanLink // of others to here; guarded by the lan's lock
 }
 

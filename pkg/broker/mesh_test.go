@@ -268,7 +268,7 @@ func (l *meshLink) cut(broken bool) {
 	l.mu.Unlock()
 }
 
-// breakOff ends the link for good.
+// breakOff ends the link permanently.
 func (l *meshLink) breakOff(tell bool) {
 	l.cut(true)
 	close(l.done)

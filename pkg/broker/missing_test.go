@@ -113,7 +113,7 @@ func TestLastInSyncReplicaWithoutDataWaitsForOperator(t *testing.T) {
 		})
 		l.crash("n1")
 		l.lose("n1")
-		for range 2 { // what was found at the first start is not forgotten at the second
+		for range 2 { // findings of the first start are not forgotten at the second
 			l.start("n1")
 			if l.serves("n1", "t") {
 				t.Fatal("a replica that lost its data serves nothing as if it were all")

@@ -38,8 +38,8 @@ func (c *changeCounter) ObserveChange(change meta.Command, _ meta.Result) {
 	}
 }
 
-// A leader's changes of the in-sync set, and the elections of a hand-over, are observed: the metrics count them, and
-// the alert about replicas that come and go.
+// A leader's changes of the in-sync set, and the elections of a transfer, are observed: the metrics
+// count them, and the alert about flapping replicas uses them.
 func TestChangesOfTheHostAreObserved(t *testing.T) {
 	count := &changeCounter{Observer: host.Deaf{}}
 	l := newLan(t, func(o *Options) { o.Observer = count }, "n1", "n2", "n3")

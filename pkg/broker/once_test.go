@@ -123,7 +123,7 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 		}
 		eventually(t, func() bool {
 			n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
-			s = n.Node.TopicStats("t", "", false)[0] // messages are counted behind the deletion of their files
+			s = n.Node.TopicStats("t", "", false)[0] // messages are counted after the deletion of their files
 			return stored() <= meta.MinQuota && s.Dropped >= 45
 		})
 		if refused != 0 || s.Refused != 0 || full {

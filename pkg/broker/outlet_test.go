@@ -70,7 +70,7 @@ func TestPublishGoesToCurrentLeader(t *testing.T) {
 	if m := got[1]; string(m.Body) != "two" || m.TraceID != 7 || string(m.Header) != `{"k":1}` || m.DeliverAt.Sub(m.Timestamp) != time.Hour {
 		t.Errorf("got %+v", m)
 	}
-	for range 4 { // what is led here is preferred
+	for range 4 { // a partition led here is preferred
 		if r := a.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil || r.Partition != 1 {
 			t.Errorf("got %+v", r)
 		}
@@ -111,7 +111,7 @@ func TestLeadersRefusalIsPassedOn(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	disks["n2"].set(1 << 40)
-	disks["n1"].set(0) // not the disk that it goes to
+	disks["n1"].set(0) // not the disk that it is written to
 	eventually(t, func() bool { return m.nodes["n1"].Host.Disk.Low() && !m.nodes["n2"].Host.Disk.Low() })
 	if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
 		t.Errorf("got %+v", r)
@@ -331,7 +331,7 @@ func TestHungLeaderIsAbandonedWhenAnotherLeads(t *testing.T) {
 	}
 	publish("a")
 	l.elect("t", 0, "n2")
-	publish("b") // behind it
+	publish("b") // after it
 	got.Wait()
 	if r := got.receipts[0]; !errors.Is(r.Err, failure.Unconfirmed) || fate.Of(r.Err) != fate.Uncertain {
 		t.Errorf("a: %+v", r)
@@ -339,7 +339,7 @@ func TestHungLeaderIsAbandonedWhenAnotherLeads(t *testing.T) {
 	if r := got.receipts[1]; r.Err != nil {
 		t.Errorf("b: %+v", r)
 	}
-	(<-stuck)() // the answer comes after all
+	(<-stuck)() // the answer arrives last
 	ended(t, at)
 }
 

@@ -137,7 +137,7 @@ func TestReplicaWithoutDataDoesNotCountAsInSync(t *testing.T) {
 				l.create("t", "n1", "n2", "n3")
 				l.mustPut("t", 0, "a", "b", "c")
 				l.inSync("t", 0, 3)
-				l.elect("t", 0, "n2") // it is not new any more
+				l.elect("t", 0, "n2") // it is no longer new
 				l.mustPut("t", 0, "d")
 				l.inSync("t", 0, 3)
 				l.elect("t", 0, "n1")
@@ -189,7 +189,7 @@ func TestDamageFoundByConsumerTransfersLeadership(t *testing.T) {
 		}
 		l.mustPut("t", 0, want...)
 		l.inSync("t", 0, 3)
-		l.stop("n1") // in order: it does not look at what it wrote when it starts
+		l.stop("n1") // a clean stop: it does not check what it wrote when it starts
 		l.spoil("n1", "t", 0, "111")
 		l.start("n1")
 		l.inSync("t", 0, 3)
@@ -227,7 +227,7 @@ func TestNewTopicLosesNothingWhenLeaderDies(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("t", i)
 		l.create(name, "n1", "n2", "n3")
-		l.elect(name, 0, "n2") // perhaps before that one has heard of the topic
+		l.elect(name, 0, "n2") // perhaps before that one knows the topic
 		l.mustPut(name, 0, "a")
 		if p := l.store.Topic(name).Partitions[0]; p.Leader != "n2" || len(p.ISR) != 3 {
 			t.Errorf("%+v", p)

@@ -39,7 +39,7 @@ func TestRefusalIsTheSameThroughAnotherNode(t *testing.T) {
 		}
 		l.kill("n2")
 		l.inSync("t", 0, 1)
-		synctest.Wait() // the leader knows what the metadata says
+		synctest.Wait() // the leader has applied the metadata
 		for _, id := range []meta.NodeID{"n1", "n3"} {
 			r := l.sendAt(id, "t")
 			if !errors.Is(r.Err, failure.TooFewISR) || fate.Of(r.Err) != fate.Refused {

@@ -116,7 +116,7 @@ func TestRecreatedTopicHasNoOldData(t *testing.T) {
 		}
 		c.Close()
 		if round%2 == 0 {
-			l.kill("n3") // it misses that the topic goes
+			l.kill("n3") // it misses the deletion of the topic
 		}
 		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", 0); err != nil {
 			t.Fatal(err)

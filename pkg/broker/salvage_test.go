@@ -83,7 +83,7 @@ func TestLeaderWithoutPositionsTransfersLeadership(t *testing.T) {
 		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(1); got != "c" {
 			t.Errorf("the next leader delivers %q", got)
 		}
-		time.Sleep(2 * time.Second) // the next leader tells n2 the positions
+		time.Sleep(2 * time.Second) // the next leader sends n2 the positions
 		l.elect("t", 0, "n2")
 		l.leader("t", 0)
 		if got := l.store.Topic("t").Partitions[0].Leader; got != "n2" {
@@ -244,7 +244,7 @@ func TestFilesOfOneTopicNeverPreventStart(t *testing.T) {
 			n.Broker = b
 			n.put("good", "x")
 			if err := b.Close(); err != nil {
-				t.Logf("%s, %s: close: %v", name, harm, err) // what is damaged may not be written to
+				t.Logf("%s, %s: close: %v", name, harm, err) // damaged files may not be overwritten
 			}
 		}
 	}

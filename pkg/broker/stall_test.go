@@ -277,7 +277,7 @@ func (x *stallRun) step(size, partitions int) {
 		l.cut(true)
 		time.Sleep(time.Duration(x.rnd.Int64N(int64(x.timeout))))
 		l.cut(false)
-	case 8: // it goes while it is stalled, and another comes
+	case 8: // it disconnects while it is stalled, and another connects
 		r.StopDelivery()
 		r.Close()
 		x.readers = append(x.readers[:k], x.readers[k+1:]...)

@@ -194,7 +194,7 @@ func TestDamagedLastCopyServesIntactData(t *testing.T) {
 		if err != nil || r.Failed != nil {
 			t.Fatal(err, r.Failed)
 		}
-		time.Sleep(2 * time.Minute) // n1 might have come back with what is damaged here
+		time.Sleep(2 * time.Minute) // n1 might have returned with the damage here
 		c := l.subscribe("t", "c", 0)
 		got := c.take(4)
 		for i, m := range all {

@@ -16,9 +16,9 @@ func TestUnseenDeliveryDoesNotCount(t *testing.T) {
 	const seen = 3
 	for _, c := range []struct {
 		name       string
-		early, all int // messages published before stop, and with those behind it
+		early, all int // messages published before stop, and with the later ones
 		stop       func(m *mesh, c *consumer)
-		again      uint16 // attempts that those see who get what the client had seen
+		again      uint16 // attempts seen by consumers that get what the client had seen
 	}{
 		{"RDY 0", 20, 20, func(_ *mesh, c *consumer) { c.SetReady(0) }, 1},
 		{"CLS", 20, 20, func(_ *mesh, c *consumer) { c.StopDelivery() }, 1},
@@ -45,7 +45,7 @@ func TestUnseenDeliveryDoesNotCount(t *testing.T) {
 				}
 				put(0, c.early)
 				had := far.takeSome(seen)
-				synctest.Wait() // the rest has come
+				synctest.Wait() // the rest has arrived
 				c.stop(m, far)
 				put(c.early, c.all)
 				synctest.Wait()

@@ -6,7 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/brokertest"
 )
 
-// A test that wants a broker asks for one; it ends with the test.
+// A test starts a broker with one call; it stops with the test.
 func ExampleStart() {
 	_ = func(t *testing.T) { // func TestOrders(t *testing.T) {
 		broker := brokertest.Start(t)

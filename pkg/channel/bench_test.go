@@ -26,8 +26,8 @@ func TestIdleStateIsSmall(t *testing.T) {
 
 const benchWindow = 2500
 
-// benchFinish takes and finishes messages with 2,500 in flight. pick says which
-// of them is finished next.
+// benchFinish takes and finishes messages with 2,500 in flight. pick chooses the one to finish
+// next.
 func benchFinish(b *testing.B, pick func(i int) int) {
 	s, now := New(0, false), time.Unix(1000, 0)
 	window := s.Take(now, 1, time.Minute, benchWindow, 1<<40, nil)

@@ -171,7 +171,7 @@ func TestDeferredIsDueOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = Restore(s.Position(now, now.UnixNano()), false, now, now.UnixNano())
-		s.Defer(0, now, time.Second) // what the log says of it, long past
+		s.Defer(0, now, time.Second) // the time in the log, long past
 		if c := s.Counts(1); c.Deferred != 1 || c.Depth != 0 {
 			t.Fatalf("round %d: %+v", round, c)
 		}

@@ -78,7 +78,7 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	if err := s.Requeue(3, 2, now, 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := take(1, 1, 2); got != "5/1 3/2 " { // what is requeued is anybody's until it is sorted again
+	if got := take(1, 1, 2); got != "5/1 3/2 " { // a requeued message is available to all until it is sorted again
 		t.Error(got)
 	}
 	SortingOf(s).Sort(3, 2)

@@ -17,7 +17,7 @@ import (
 // and every method looks at all entries.
 type model struct {
 	floor, cursor seq.Offset
-	at            map[seq.Offset]*entry // what is not simply fresh, from the floor on
+	at            map[seq.Offset]*entry // messages that are not simply fresh, from the floor on
 	queue         []seq.Offset          // ready
 	clock         int                   // numbers the deadlines and deferrals
 	ordered       bool
@@ -269,7 +269,7 @@ func (m *model) restart() {
 		case e.attempts == 0:
 			delete(m.at, o)
 		default:
-			e.advanced = false // it is not needed any more
+			e.advanced = false // it is no longer needed
 			m.enqueue(o)
 		}
 	}

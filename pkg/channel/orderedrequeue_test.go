@@ -8,9 +8,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestDelayOfARequeueIsKeptInAnOrderedChannel: until it is over nothing is delivered, also by a
-// state restored from a checkpoint. Then the message is delivered, and later messages wait for it.
-// Delays longer than the message timeout count.
+// TestDelayOfARequeueIsKeptInAnOrderedChannel: until the delay has passed nothing is delivered,
+// also by a state restored from a checkpoint. Then the message is delivered, and later messages
+// wait for it. Delays longer than the message timeout count.
 func TestDelayOfARequeueIsKeptInAnOrderedChannel(t *testing.T) {
 	const timeout, delay = time.Second, time.Minute
 	start := time.Unix(1000, 0)

@@ -168,7 +168,7 @@ func TestTruncatedDataIsNotReadFromCache(t *testing.T) {
 		mustAppend(t, w, 1)
 		mustAppend(t, w, 1)
 		r := l.NewReader()
-		mustFind(t, r, committed-1) // with what is behind it
+		mustFind(t, r, committed-1) // with the data after it
 		if p := l.opts.Cache.find(l, l.truncations.Load(), committed); p == nil {
 			t.Fatal("the test needs a piece that reaches beyond the committed end")
 		}

@@ -134,7 +134,7 @@ func TestRecovery(t *testing.T) {
 		damaged     []Damage
 		lost        bool // the checkpoint
 		alternating bool
-		powerLost   bool // what was committed need not have been durable
+		powerLost   bool // committed data need not have been durable
 	}
 	damage := func(name string, pos int64, from, next seq.Offset) []Damage {
 		return []Damage{{Path: at(name), Position: pos, From: from, Next: next}}

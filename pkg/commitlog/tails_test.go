@@ -41,7 +41,7 @@ func TestTailsShareTheirBytes(t *testing.T) {
 	}
 	for _, l := range logs[1:] {
 		l.ReleaseTail()
-		l.ReleaseTail() // nothing is given back twice
+		l.ReleaseTail() // nothing is released twice
 	}
 	fill(writers[0])
 	if n := held(); n < each*9/10 || n > each {

@@ -89,7 +89,7 @@ func TestFollowerOnSlowLinkLeaves(t *testing.T) {
 			// The follower rejoins when it has caught up, and leaves later each
 			// time.
 			c.net.SetRate("a", "c", 0)
-			tick(term, 30*time.Second) // what is on the slow link yet arrives first
+			tick(term, 30*time.Second) // requests still on the slow link arrive first
 			if len(c.isr()) != 3 {
 				t.Errorf("%d producers: in sync %v on a link that is fast again", producers, c.isr())
 			}

@@ -91,7 +91,7 @@ func TestJoinersIncarnationIsCompared(t *testing.T) {
 		c := newCluster(t, "a", "b")
 		first := true
 		c.decide = func(coord.ISRChange) (bool, error) {
-			if first { // it has come back with less
+			if first { // it has returned with less
 				first = false
 				c.replicaLocked("c").Incarnation = 2
 			}

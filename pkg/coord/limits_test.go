@@ -77,7 +77,7 @@ func TestLargestGroupReachesEveryReplica(t *testing.T) {
 		c := newSizedCluster(t, sizes, three...)
 		term := c.elect("a", three...)
 		if err := within(30*time.Second, put(term, "first")); err != nil {
-			t.Fatal(err) // all replicas have it, and reconcile no more
+			t.Fatal(err) // all replicas have it and have finished reconciling
 		}
 		synctest.Wait()
 		var release []func()
@@ -93,7 +93,7 @@ func TestLargestGroupReachesEveryReplica(t *testing.T) {
 			synctest.Wait()
 		}
 		leader := c.nodes["a"].hang()
-		told = append(told, put(term, "z")) // its sync hangs, and a group forms behind it
+		told = append(told, put(term, "z")) // its sync hangs, and a group forms meanwhile
 		synctest.Wait()
 		for size := header; size+8 < sizes.Forming; size += commitlog.RecordBytes(1) {
 			told = append(told, put(term, "y"))

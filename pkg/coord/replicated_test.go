@@ -75,7 +75,7 @@ func TestFollowerThatLagsLeavesAndReturns(t *testing.T) {
 			t.Errorf("in sync after the cut: %v", got)
 		}
 		c.mu.Lock()
-		if len(c.asked) != 2 { // a joiner is not told to go for what it was before
+		if len(c.asked) != 2 { // a joiner is not admitted for its earlier state
 			t.Errorf("asked for %d changes: %+v", len(c.asked), c.asked)
 		}
 		c.mu.Unlock()
@@ -163,7 +163,7 @@ func TestDeposedLeadersTailIsTruncated(t *testing.T) {
 		tick(next, time.Second)
 		c.net.SetCut("a", "b", false)
 		c.net.SetCut("a", "c", false)
-		// b and c refuse a, which does not know of the election: its term is over.
+		// b and c refuse a, which does not know of the election: its term has ended.
 		if err := within(5*time.Second, told); !errors.Is(err, failure.Unconfirmed) {
 			t.Errorf("the deposed leader's entry: %v", err)
 		}
@@ -366,7 +366,7 @@ func logAhead(t *testing.T, unclean bool) {
 				v.Unclean = v.Epoch + 1
 			}
 		})
-		c.elect("c", three...) // before a reaches it again and gives it what it lacks
+		c.elect("c", three...) // before a reaches it again and sends the missing entries
 		r := c.nodes["c"].replica
 		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(nil, kind, p, reply) })
 		<-time.After(time.Second)

@@ -84,7 +84,7 @@ func TestFollowerKeepsCommittedEntries(t *testing.T) {
 		if err := within(time.Second, put(term, "m")); err != nil {
 			t.Fatal(err)
 		}
-		tick(term, time.Second) // the others hear that it is committed
+		tick(term, time.Second) // the others learn that it is committed
 		if err := c.nodes["a"].replica.Close(); err != nil {
 			t.Fatal(err)
 		}

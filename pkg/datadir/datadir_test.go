@@ -39,8 +39,8 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
-// stateOf returns metadata of a cluster with a topic of two partitions, of which n1 has
-// the first, after so many starts of n1.
+// stateOf returns metadata of a cluster with a topic of two partitions, of which n1 has the first,
+// after the given number of starts of n1.
 func stateOf(t *testing.T, cluster string, starts int) *meta.State {
 	t.Helper()
 	s := new(meta.State)
@@ -59,7 +59,7 @@ func stateOf(t *testing.T, cluster string, starts int) *meta.State {
 	return s
 }
 
-// TestDirectoryIsClaimed has a node take over what directories may hold.
+// TestDirectoryIsClaimed claims directories with all kinds of content.
 func TestDirectoryIsClaimed(t *testing.T) {
 	const mine = "MINE"
 	for _, of := range []struct {
@@ -95,7 +95,7 @@ func TestDirectoryIsClaimed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for range 2 { // what is claimed once is claimed
+			for range 2 { // a claimed directory stays claimed
 				l := NewLedger(d)
 				foreign, err := d.Claim(l, s, "n1", slog.New(slog.DiscardHandler))
 				if err != nil || foreign != of.foreign {
@@ -250,7 +250,7 @@ func TestAnotherDiskBelowIsSyncedFileByFile(t *testing.T) {
 	}
 }
 
-// TestStartSyncsAllAtOnceOnOneDiskOnly has the call fail, which shows whether it was made.
+// TestStartSyncsAllAtOnceOnOneDiskOnly makes the call fail, which shows whether it was made.
 func TestStartSyncsAllAtOnceOnOneDiskOnly(t *testing.T) {
 	for below, want := range map[string]bool{"elsewhere": true, "d/topics": false} {
 		d := At(mounted{vfs.NewMem(), below}, "d")

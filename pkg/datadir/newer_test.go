@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// What metadata that was put back does not know is kept: a partition that this node was given since then, and a
-// topic. What was deleted before is left to the node.
+// Data that is newer than restored metadata is kept: a partition that was assigned to this node
+// since then, and a topic. Data of topics deleted before is left to the node.
 func TestDataNewerThanStateIsKept(t *testing.T) {
 	d := At(vfs.NewMem(), "data")
 	s := stateOf(t, "ORIGIN", 1)

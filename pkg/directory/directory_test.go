@@ -295,7 +295,7 @@ func TestEphemeralTopicIsDeletedWithLastChannel(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := d.host.Lookup("bare#ephemeral")
-		for range 2 { // it is no error if it has gone
+		for range 2 { // a missing one is no error
 			if err := d.DropIfAbandoned(ctx, h); err != nil || d.o.Meta.Topic("bare#ephemeral") != nil {
 				t.Errorf("without a channel: %v", err)
 			}

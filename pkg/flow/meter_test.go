@@ -41,7 +41,7 @@ func TestRatesAreThoseOfTheWindow(t *testing.T) {
 	// It is quiet: the windows run out, and the samples go.
 	now, totals = run(&m, now, totals, 0, 0, 3*time.Hour)
 	wantRates(t, m.Rates(now, totals), flow.Rates{})
-	// What comes at once counts for the whole window, not for the moment alone.
+	// Messages that arrive at once count for the whole window, not only for that moment.
 	now = now.Add(5 * time.Second)
 	totals.In += 600
 	m.Observe(now, totals)
@@ -61,8 +61,8 @@ func TestYoungChannelIsMeasuredSinceItBegan(t *testing.T) {
 	}
 }
 
-// Whatever is noted, a rate is what came within the window: never below none, and never
-// more than came within it and the sample before.
+// Whatever is recorded, a rate is the number that arrived within the window: never negative, and
+// never more than arrived within it and the sample before.
 func TestRatesOfRandomLoads(t *testing.T) {
 	rng := testrand.New(t)
 	for range 50 {

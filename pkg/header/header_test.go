@@ -77,7 +77,7 @@ func TestValidTag(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that whatever is taken says nothing that a consumer could not ask for.
+// FuzzParse checks that an accepted header contains only values that a consumer can request.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"##trace_id":"7","##client_dispatch_tag":"a","k":[{}]}`))
 	f.Add([]byte(`{"a":{"a":{"a":{}}}}`))

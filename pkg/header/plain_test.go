@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sameAsAny tells how the quick way reads a header otherwise than the one that reads all.
+// sameAsAny returns how the fast parser reads a header differently from the full one.
 func sameAsAny(t *testing.T, raw string) (quick bool) {
 	t.Helper()
 	var list [maxPlain]field
@@ -18,7 +18,7 @@ func sameAsAny(t *testing.T, raw string) (quick bool) {
 		t.Errorf("%q: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
 	}
 	for _, is := range []error{errNotObject, ErrTraceID, errOption} {
-		if !strings.Contains(raw, ",") && errors.Is(err, is) != errors.Is(wantErr, is) { // else either may be told of
+		if !strings.Contains(raw, ",") && errors.Is(err, is) != errors.Is(wantErr, is) { // otherwise either may be reported
 			t.Errorf("%q: %v, want %v", raw, err, wantErr)
 		}
 	}

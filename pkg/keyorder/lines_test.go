@@ -30,7 +30,7 @@ func (n *naive) may(m int32) bool {
 	return n.lines[key][0] == m
 }
 
-// next is who may go of a key; 0: nobody.
+// next is the member of a key that may leave; 0: none.
 func (n *naive) next(key string) int32 {
 	if line := n.lines[key]; len(line) > 0 && n.may(line[0]) {
 		return line[0]

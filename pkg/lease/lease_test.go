@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// leaseOf returns a lease of a second that goes by these times, which the test
-// changes.
+// leaseOf returns a lease of a second that uses these times, which the test changes.
 func leaseOf(contact, confirmed *time.Time) *Lease {
 	l := New(NewContact(time.Second, func() time.Time { return *contact }, nil), 1, func() bool { return true })
 	l.Begin(func() time.Time { return *confirmed }, func() {})
@@ -65,7 +64,7 @@ func TestLeaseContinuesWithQuorumWithoutGap(t *testing.T) {
 			t.Error("not held after ten seconds in touch")
 		}
 		time.Sleep(time.Minute) // the process is stopped, and continues
-		contact = time.Now()    // the first heartbeat: what was decided has not come yet
+		contact = time.Now()    // the first heartbeat: the decision has not arrived yet
 		if l.contact.Unbroken(); l.Held(time.Now()) {
 			t.Error("held by the first heartbeat after a pause")
 		}

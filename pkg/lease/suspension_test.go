@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSuspendedMachineHoldsNoLease: the machine is suspended, and the monotonic clock
-// stands still. What was confirmed before counts no more.
+// TestSuspendedMachineHoldsNoLease: the machine is suspended, and the monotonic clock stops.
+// Earlier confirmations no longer count.
 func TestSuspendedMachineHoldsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
@@ -57,8 +57,8 @@ func TestSuspensionIsAGap(t *testing.T) {
 	})
 }
 
-// TestCheckIsCachedBriefly: a busy partition asks for each message, and what it asks for
-// takes system calls.
+// TestCheckIsCachedBriefly: a busy partition checks for each message, and a check makes system
+// calls.
 func TestCheckIsCachedBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0

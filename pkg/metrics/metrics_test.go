@@ -450,8 +450,8 @@ func checkFold(t *testing.T, got folded, topics, channels []string, dropped int)
 	}
 }
 
-// TestFoldingLosesNothing compares sums before and after, and checks that no
-// name comes twice and that there are no more than allowed.
+// TestFoldingLosesNothing compares sums before and after, and checks that no name occurs twice and
+// that there are no more than allowed.
 func TestFoldingLosesNothing(t *testing.T) {
 	r := testrand.New(t)
 	for range 200 {

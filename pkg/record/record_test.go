@@ -104,7 +104,7 @@ func FuzzRecordDecode(f *testing.F) {
 			return
 		}
 		if m.TraceID == 0 && raw[0]&flagTraceID != 0 || m.Delay == 0 && raw[0]&flagDelay != 0 {
-			return // fields that are there and say nothing: no publisher writes them
+			return // fields that are present but empty: no publisher writes them
 		}
 		if again := encode(&m); !bytes.Equal(again, raw) {
 			t.Errorf("decoded %x encodes as %x", raw, again)

@@ -45,7 +45,7 @@ func (r *rig) apply(c meta.Command) {
 	}
 }
 
-// write puts so many bytes into the log of a topic.
+// write writes n bytes to the log of a topic.
 func (r *rig) write(name string, bytes int) {
 	r.t.Helper()
 	dir := filepath.Join(r.dirs.Topic(name, r.in[name]), "0")
@@ -89,7 +89,8 @@ func TestOldestIsOneThatNodeHas(t *testing.T) {
 	}
 }
 
-// Review removes what left the trash, and of a restored topic what is no replica any more.
+// Review removes topics that left the trash, and replicas of a restored topic that are no longer
+// assigned here.
 func TestReviewKeepsWhatWasRestored(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"mine", "both", "theirs"} {
@@ -127,7 +128,7 @@ func TestReviewKeepsWhatWasRestored(t *testing.T) {
 	}
 }
 
-// A start finishes what was interrupted, and keeps what can be restored.
+// A start completes interrupted removals, and keeps what can be restored.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"mine", "both"} {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// run has a pace read for some time from a disk on which a step takes took. It
-// returns what was read and how often a decision was asked for.
+// run lets a pace read for some time from a disk on which a step takes took. It returns the bytes
+// read and the number of decisions.
 func run(p *Pace, start time.Time, total int64, during, took time.Duration) (read int64, asked int) {
 	for now := start; now.Sub(start) < during; asked++ {
 		n, wait := p.Next(now, total)
@@ -47,8 +47,8 @@ func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
 	}
 }
 
-// A disk on which a step takes a second is busy: reading takes a tenth of the time
-// at most, and what was left is caught up on when it no longer is.
+// A disk on which a step takes a second is busy: reading uses at most a tenth of the time, and the
+// backlog is caught up on when the disk is no longer busy.
 func TestPaceYieldsToLoad(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	p := &Pace{Interval: time.Hour}

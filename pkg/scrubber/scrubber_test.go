@@ -40,8 +40,8 @@ func open(t *testing.T, fs vfs.FS, dir string) *copied {
 	return &copied{log: l}
 }
 
-// TestEveryReplicaIsCheckedAndRecordsPersist: within an interval each replica is checked once, one
-// that goes is forgotten, and a scrubber that starts again knows what was checked.
+// TestEveryReplicaIsCheckedAndRecordsPersist: within an interval each replica is checked once, a
+// removed one is forgotten, and a restarted scrubber knows what was checked.
 func TestEveryReplicaIsCheckedAndRecordsPersist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem()

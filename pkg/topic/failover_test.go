@@ -14,9 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// story is a random history of a partition on three nodes, with one consumer on
-// an ordered channel, one on a plain one, and one on a channel that comes and
-// goes.
+// story is a random history of a partition on three nodes, with one consumer on an ordered channel,
+// one on a plain one, and one on a channel that is created and deleted repeatedly.
 type story struct {
 	*set
 	rng  *rand.Rand
@@ -205,7 +204,7 @@ func (s *story) rareStep(node int, w *watched) error {
 			s.line.restart(node, true)
 		}
 	case n < 7:
-		// an in-sync replica has what was settled
+		// an in-sync replica has the finished messages
 		if n := s.nodes[node]; n.standby == nil || n.killed || s.line.has[node] < s.line.settled {
 			return nil
 		}
@@ -274,10 +273,9 @@ func (s *story) drain() error {
 	return nil
 }
 
-// TestNothingIsSkippedByAFailOver tells random stories of three nodes: shares of
-// a leader are lost, late, or repeated, and leaders change. No message is
-// skipped, an ordered channel continues in order, and a message that every
-// replica knows as finished is not delivered again.
+// TestNothingIsSkippedByAFailOver runs random histories of three nodes: shares of a leader are
+// lost, late, or repeated, and leaders change. No message is skipped, an ordered channel continues
+// in order, and a message that every replica knows as finished is not delivered again.
 func TestNothingIsSkippedByAFailOver(t *testing.T) {
 	rng := testrand.New(t)
 	for i := range 80 {

@@ -54,7 +54,7 @@ func TestKilledProcessLosesNoChange(t *testing.T) {
 	noteUpTo(t, p, 0, 3) // before the first snapshot, too
 	m = killed(m)
 	p = wantFloor(t, m, 3)
-	noteUpTo(t, p, 3, 5) // behind what the killed one noted
+	noteUpTo(t, p, 3, 5) // after the records of the killed one
 	m = killed(m)
 	p = wantFloor(t, m, 5)
 	for round := range seq.Offset(5) {

@@ -26,7 +26,8 @@ func (b *bench) publishMany(key byte, n int) {
 	}
 }
 
-// TestReadyMessagesDoNotWaitForKeys: of the many messages behind it.
+// TestReadyMessagesDoNotWaitForKeys: ready messages do not wait until the keys of many later ones
+// are read.
 func TestReadyMessagesDoNotWaitForKeys(t *testing.T) {
 	b, c := keyedBench(t, "b")
 	b.publishMany('a', 9*keyScanMax)

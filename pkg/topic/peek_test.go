@@ -14,7 +14,7 @@ func TestOldestMessageOfAChannel(t *testing.T) {
 	b.publish("first", "second")
 	b.now = b.now.Add(time.Minute)
 	b.publish("third")
-	b.restart() // what is read is on disk
+	b.restart() // the messages are on disk
 	c := b.channel("c", 1)
 	r := b.join(c)
 	oldest := func(want time.Time) {

@@ -58,9 +58,9 @@ func TestConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 	}
 }
 
-// TestConsumerReturnsToBatchByOffset has a consumer that rested in the midst of a
-// large batch come back to its first message from the batch before, which is kept. The
-// place where it rested does not apply to that batch.
+// TestConsumerReturnsToBatchByOffset has a consumer that paused in the middle of a large batch
+// return to its first message from the previous batch, which is kept. The position where it paused
+// does not apply to that batch.
 func TestConsumerReturnsToBatchByOffset(t *testing.T) {
 	b := newPaidBench(t, limit.NewMemory(64<<20), -1)
 	b.publishBulky(0, 1)
@@ -110,7 +110,7 @@ func takeAtRandom(t *testing.T, rng *rand.Rand, r *reader, all int) {
 	full := errors.New("full")
 	for finished := 0; finished < all; {
 		if rng.IntN(4) == 0 {
-			r.at.Release() // as where there is nothing to take for a while
+			r.at.Release() // as when there is nothing to deliver for a while
 		}
 		var taken []seq.Offset
 		room := rng.IntN(4)

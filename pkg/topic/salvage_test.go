@@ -101,7 +101,7 @@ func TestLostPositionsSurviveAStop(t *testing.T) {
 		if _, err := b.reopen(true); err != nil {
 			t.Fatal(err)
 		}
-		b.channel("a", 1) // its start is stored; the process stops before it comes to b
+		b.channel("a", 1) // its start is stored; the process stops before it handles b
 		if settled {
 			b.channel("b", 2)
 			b.p.ChannelsComplete()

@@ -35,7 +35,7 @@ type setNode struct {
 	log     *commitlog.Log
 	w       *commitlog.Writer
 	standby *Standby // nil: it leads
-	killed  bool     // and has not heard since of what it had in memory
+	killed  bool     // and has not received again what it had in memory
 	ages    *age.Clock
 	step    time.Duration // of its wall clock
 	since   int           // messages published before its process started
@@ -295,7 +295,7 @@ func (l *line) everybodyHas(parcel int) bool {
 }
 
 func (l *line) deliverAll() {
-	for some := true; some; { // what is delivered may have more shared
+	for some := true; some; { // delivering may share more
 		some = false
 		for i := range l.set.nodes {
 			for l.deliver(i) {

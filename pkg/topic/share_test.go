@@ -406,7 +406,7 @@ func TestAnswerNeedsALease(t *testing.T) {
 	if r.wakes == woken {
 		t.Error("no consumer was woken")
 	}
-	want(t, "with a lease again", r.take(3, t0), "a c b") // what came back and what is new, in turn
+	want(t, "with a lease again", r.take(3, t0), "a c b") // redelivered and new messages, alternately
 	r.finish("a", "b", "c")
 }
 

@@ -432,7 +432,7 @@ func TestRepeatedSnapshotAfterKillUndoesNothing(t *testing.T) {
 			if err := s.Replace(told(t, uint64(stampOf(4, 1)), orderedAt(0))); err != nil {
 				t.Fatal(err)
 			}
-			wantFloor(t, killed(m), 0) // another leader has never heard of it
+			wantFloor(t, killed(m), 0) // another leader does not know of it
 		})
 	}
 }
@@ -479,8 +479,8 @@ func TestPositionsBeyondEndStayForgotten(t *testing.T) {
 	}
 }
 
-// FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes all of
-// them, in addition to what it knows as finished, or keeps its state.
+// FuzzStandbyReplace gives a standby arbitrary bytes as a snapshot: it applies all of them, in
+// addition to what it knows as finished, or keeps its state.
 func FuzzStandbyReplace(f *testing.F) {
 	for n := range 4 {
 		f.Add(told(f, uint64(n+1), sampleSnapshot(n)))

@@ -180,10 +180,9 @@ func finishedBeyond(a, b *Snapshot) string {
 	return ""
 }
 
-// TestPositionsRoundTrip tells random histories whose
-// checkpoints are updates and, now and then, snapshots that replace them. Power
-// is cut after each checkpoint: the positions found are those of the channels
-// at that time.
+// TestPositionsRoundTrip runs random histories whose checkpoints are updates and, occasionally,
+// snapshots that replace them. Power is cut after each checkpoint: the positions found are those of
+// the channels at that time.
 func TestPositionsRoundTrip(t *testing.T) {
 	rng := testrand.New(t)
 	updates := 0

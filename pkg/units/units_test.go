@@ -156,7 +156,7 @@ func FuzzParse(f *testing.F) {
 			}
 			checkReadsBack(t, int64(d))
 		}
-		// Days and weeks come on top of what Go reads.
+		// Days and weeks are accepted in addition to Go's units.
 		if theirs, their := time.ParseDuration(text); their == nil && theirs > 0 && err == nil && max(d-theirs, theirs-d) > time.Duration(len(text)) {
 			t.Errorf("%q is %v, Go says %v", text, d, theirs)
 		}

@@ -202,9 +202,8 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 	}
 }
 
-// TestFileIsDurableBeforeItGivesUpItsDescriptor has a file that cannot be made durable:
-// it keeps its descriptor, its owner gets the error, and another file gives up its
-// descriptor.
+// TestFileIsDurableBeforeItGivesUpItsDescriptor uses a file that cannot be made durable: it keeps
+// its descriptor, its owner gets the error, and another file gives up its descriptor.
 func TestFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(2)}

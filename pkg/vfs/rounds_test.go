@@ -39,7 +39,7 @@ func TestRoundsAreShared(t *testing.T) {
 		if n := begun.Load(); n != 3 || len(errs) != 2 {
 			t.Fatalf("%d rounds, %d ended, before the shared one ends", n, len(errs))
 		}
-		ask("a", 1) // comes too late for it
+		ask("a", 1) // arrives too late for it
 		failed := errors.New("failed")
 		release <- failed
 		synctest.Wait()

@@ -17,7 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// blockSize is the unit in which a crash keeps or loses what was not synced.
+// blockSize is the unit in which a crash keeps or loses unsynced data.
 const blockSize = 4096
 
 // systems are the implementations that must behave the same, each with an empty

@@ -11,7 +11,7 @@ import (
 func TestWatchReportsOldestOfMany(t *testing.T) {
 	rnd := testrand.New(t)
 	w := NewWatch(NewMem())
-	var names []string // of what is in progress, oldest first
+	var names []string // of operations in progress, oldest first
 	slots := map[string]int{}
 	for i := range 2000 {
 		if len(names) == 0 || len(names) < 40 && rnd.IntN(2) == 0 {

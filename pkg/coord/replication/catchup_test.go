@@ -20,9 +20,8 @@ type harmed struct {
 	bytes   int           // of a publish, in a partition that is copied
 }
 
-// copies runs a catch-up for a time and returns the MiB that were sent in its last second,
-// and what nine of ten publishes of the last two did not exceed. What is copied and what
-// is published go through the disk in order.
+// copies runs a catch-up for a time. It returns the MiB that were sent in its last second, and the
+// 90th percentile of the publishes in the last two. Copies and publishes use the disk in order.
 func copies(c *CatchUp, now time.Time, d harmed, length time.Duration) (end time.Time, mega float64, slow time.Duration) {
 	const step, chunk = time.Millisecond, 64 << 10
 	type pending struct {
@@ -111,7 +110,7 @@ func TestCatchUpAdapts(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		loaded, rested []time.Duration
-		live           int // MiB published in the cycle to what is copied
+		live           int // MiB published in the cycle to the copied partitions
 		unpublished    bool
 		want           float64 // MiB a second
 	}{

@@ -373,7 +373,7 @@ func TestCreditIsGrantedInTurn(t *testing.T) {
 			s.cancel()
 		}
 		for _, s := range senders {
-			s.cancel() // what was granted meanwhile
+			s.cancel() // credit granted meanwhile
 		}
 		if c.used != 0 || len(c.line) != 0 {
 			t.Fatalf("seed %d: at the end %d bytes are in use, and %d wait", seed, c.used, len(c.line))

@@ -229,9 +229,9 @@ func TestPiecesOfDifferentSnapshotsAreNotJoined(t *testing.T) {
 		{positions{header: h, number: 3, total: 4, at: 0, piece: []byte("ab")}, outcomeOK},
 		{positions{header: h, number: 4, total: 4, at: 2, piece: []byte("cd")}, outcomeMismatch}, // of another
 		{positions{header: h, number: 4, total: 4, at: 0, piece: []byte("AB")}, outcomeOK},
-		{positions{header: h, number: 4, total: 4, at: 3, piece: []byte("D")}, outcomeMismatch}, // behind a gap
+		{positions{header: h, number: 4, total: 4, at: 3, piece: []byte("D")}, outcomeMismatch}, // after a gap
 		{positions{header: h, number: 4, total: 4, at: 2, piece: []byte("CD")}, outcomeOK},
-		{positions{header: h, number: 3, total: 4, at: 2, piece: []byte("cd")}, outcomeOK}, // older than what it has
+		{positions{header: h, number: 3, total: 4, at: 2, piece: []byte("cd")}, outcomeOK}, // older than the one it has
 	} {
 		if got := r.follower.replace(step.m).outcome; got != step.want {
 			t.Errorf("step %d: outcome %d, want %d", i, got, step.want)

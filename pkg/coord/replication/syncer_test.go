@@ -25,7 +25,7 @@ func TestSyncerKeepsPreviousPolicysPromise(t *testing.T) {
 		t.Error("an append is not to be synced though each is")
 	}
 	s.SetPolicy(meta.SyncPolicy{Interval: time.Hour})
-	s.SetPolicy(meta.SyncPolicy{Interval: 2 * time.Hour}) // what is owed stays owed
+	s.SetPolicy(meta.SyncPolicy{Interval: 2 * time.Hour}) // a sync that is due stays due
 	for i, want := range []bool{true, false} {
 		if due := s.Appended(1); due != want {
 			t.Errorf("append %d behind the change of the policy: due %v", i+1, due)
