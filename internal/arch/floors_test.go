@@ -9,102 +9,102 @@ import (
 // floors is the floor of each package. A package imports only packages of lower floors;
 // docs/architecture.md has a drawing.
 var floors = map[string]int{
-	"pkg/seq":       0, // numbers
-	"pkg/limit":     0, // limits of message sizes and of the memory for clients
-	"pkg/fate":      0, // what an error means for the data
-	"pkg/failure":   0, // the registry of what can go wrong
-	"pkg/level":     0, // what nodes may rely on of each other
-	"pkg/flow":      0, // how many messages come and go
+	"pkg/seq":       0, // offsets, epochs and message ids
+	"pkg/limit":     0, // size limits, and budgets for clients' memory and processor time
+	"pkg/fate":      0, // the meaning of an error for the data
+	"pkg/failure":   0, // the registry of failures and their codes
+	"pkg/level":     0, // feature levels of releases
+	"pkg/flow":      0, // message rates of channels
 	"pkg/sampling":  0, // which messages are traced
 	"pkg/changes":   0, // the records of a journal
-	"pkg/scrub":     0, // how fast stored data is checked
-	"pkg/keys":      0, // the key of a message, found in its body
-	"pkg/keyorder":  0, // messages of one key wait for each other
-	"pkg/units":     0, // sizes and durations as people write them
-	"pkg/filter":    0, // which messages an expression chooses
-	"pkg/policy":    0, // policies for messages that consumers do not finish
-	"pkg/vfs":       0, // the seam to the disk
-	"pkg/nsq":       0, // the wire codec
-	"pkg/health":    0, // reasons for which something is not as it should be
+	"pkg/scrub":     0, // the speed of scrubbing
+	"pkg/keys":      0, // finds the key in a message body
+	"pkg/keyorder":  0, // queues of messages by key
+	"pkg/units":     0, // parses and prints sizes and durations
+	"pkg/filter":    0, // filter expressions of channels
+	"pkg/policy":    0, // policies for unfinished messages
+	"pkg/vfs":       0, // the file system interface
+	"pkg/nsq":       0, // the codec of the NSQ protocol
+	"pkg/health":    0, // reasons for degraded health
 	"pkg/access":    0, // users, rules and the check of a request
-	"pkg/guard":     1, // which user a credential belongs to
-	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
-	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
+	"pkg/guard":     1, // authenticates credentials
+	"pkg/admin/api": 0, // the JSON types of /v1 and a client, also for other programs
+	"pkg/client":    1, // the client library for other programs: knows only the wire protocol
 
-	"pkg/diskspace":             1, // what room the disk has
-	"pkg/lease":                 1, // for how long what a process knows may be acted on
-	"pkg/age":                   1, // of stored data, whatever wall clocks say
-	"pkg/dedup":                 1, // which publisher's ids are stored
-	"pkg/redo":                  1, // many files made durable with one sync
+	"pkg/diskspace":             1, // free disk space and reserves
+	"pkg/lease":                 1, // how long a leader may deliver
+	"pkg/age":                   1, // the age of stored data, independent of wall clocks
+	"pkg/dedup":                 1, // the table of dedup ids
+	"pkg/redo":                  1, // makes many files durable with one sync
 	"pkg/commitlog":             1,
-	"pkg/commitlog/commitnote":  1, // a file of a log
-	"pkg/commitlog/segmenthead": 1, // likewise
-	"pkg/commitlog/repair":      2, // the damaged ranges of logs, and their repair by what other replicas have
-	"pkg/header":                1, // what a message's header says to the broker
-	"pkg/advance":               1, // the position changes of messages between two snapshots of positions
+	"pkg/commitlog/commitnote":  1, // the committed-end file of a log
+	"pkg/commitlog/segmenthead": 1, // the header of a segment
+	"pkg/commitlog/repair":      2, // repairs damaged ranges of logs from other replicas
+	"pkg/header":                1, // headers of messages and their reserved keys
+	"pkg/advance":               1, // changes of positions between two snapshots
 	"pkg/channel":               1,
-	"pkg/record":                1, // messages as bytes in a log
-	"pkg/processing":            1, // how long messages take
-	"pkg/sharing":               1, // the order in which positions are sent to other replicas
-	"pkg/trace":                 1, // what happened to messages
+	"pkg/record":                1, // the encoding of a message in a log
+	"pkg/processing":            1, // latencies of messages
+	"pkg/sharing":               1, // the interface for sending positions to other replicas
+	"pkg/trace":                 1, // events of traced messages
 	"pkg/meta":                  1,
-	"pkg/peer":                  1, // calls between nodes
+	"pkg/peer":                  1, // connections and calls between nodes
 	"pkg/server/auth":           1, // the client of auth servers
 
-	"pkg/backup":            1, // the format of a directory of backups
-	"pkg/reading":           2, // a log, record by record, for clients
+	"pkg/backup":            1, // the format of backup directories
+	"pkg/reading":           2, // reads a log record by record
 	"pkg/topic":             2,
-	"pkg/otlp":              2, // what happened to messages, as spans
-	"pkg/stall":             2, // what does not progress
-	"pkg/scrubber":          2, // what is stored is read again
-	"pkg/datadir":           2, // what lies where on a node's disk
-	"pkg/stats":             2, // figures of topics and connections, and their sums
+	"pkg/otlp":              2, // exports traced messages as spans
+	"pkg/stall":             2, // reports operations without progress
+	"pkg/scrubber":          2, // re-reads stored data
+	"pkg/datadir":           2, // the layout and ownership of a data directory
+	"pkg/stats":             2, // statistics of topics and connections
 	"pkg/coord/isr":         2,
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,
-	"pkg/meta/placement":    2, // which nodes hold the replicas of new partitions
+	"pkg/meta/placement":    2, // chooses the nodes of new replicas
 
-	"pkg/quota":              3, // how much a topic may hold
-	"pkg/route":              3, // to which partitions messages go
-	"pkg/once":               3, // messages with dedup ids, stored once
+	"pkg/quota":              3, // size limits of topics
+	"pkg/route":              3, // chooses partitions for messages
+	"pkg/once":               3, // stores messages with dedup ids once
 	"pkg/coord":              3,
 	"pkg/cluster/controller": 3,
-	"pkg/cluster/formation":  3, // membership of the cluster
-	"pkg/forward":            3, // what nodes ask of each other for clients
-	"pkg/relay":              3, // consumers of what other nodes lead
-	"pkg/deferral":           3, // what operators do with deferred messages
-	"pkg/deadletter":         3, // where messages go that have had all their attempts
-	"pkg/removal":            3, // of data from a disk
+	"pkg/cluster/formation":  3, // formation and membership
+	"pkg/forward":            3, // calls between nodes on behalf of clients
+	"pkg/relay":              3, // consumers of partitions that other nodes lead
+	"pkg/deferral":           3, // operators' changes of deferred messages
+	"pkg/deadletter":         3, // disposes of exhausted and expired messages
+	"pkg/removal":            3, // removes data of deleted topics
 
-	"pkg/host":    4, // what a node does with its replicas
+	"pkg/host":    4, // the replicas on this node
 	"pkg/cluster": 4, // one node's membership
 
-	"pkg/directory": 5, // topics and channels change
+	"pkg/directory": 5, // creates, changes and deletes topics and channels
 
-	"pkg/publish": 6, // a publish finds its leader
-	"pkg/consume": 6, // subscriptions, and relays for them
-	"pkg/operate": 6, // what operators ask and do
+	"pkg/publish": 6, // routes publishes to their leaders
+	"pkg/consume": 6, // subscriptions and relay sources
+	"pkg/operate": 6, // operators' queries and changes
 
-	"pkg/broker": 7, // one node wired together
+	"pkg/broker": 7, // wires the rooms of one node
 
 	"pkg/server":  8,
 	"pkg/metrics": 8,
 
-	"pkg/admin/web":     8, // what the HTTP interfaces have in common
-	"pkg/admin/nsqform": 9, // the form that nsqd's and nsqlookupd's share
+	"pkg/admin/web":     8, // common parts of the HTTP interfaces
+	"pkg/admin/nsqform": 9, // common parts of nsqd's and nsqlookupd's endpoints
 	"pkg/admin/nsqd":    10,
 	"pkg/admin/lookup":  10,
-	"pkg/admin/v1":      10, // the operator's
-	"pkg/admin":         11, // all of them, on a node's addresses
+	"pkg/admin/v1":      10, // the /v1 API
+	"pkg/admin":         11, // all HTTP interfaces on a node's addresses
 
-	"pkg/brokertest": 13, // nodes inside other people's tests
+	"pkg/brokertest": 13, // nodes inside tests of other programs
 
-	// internal: helpers of the commands and of the tests.
+	// internal: helpers of the commands and of the tests
 	"internal/arch":      0,
-	"internal/backlog":   0, // for pkg, too
-	"internal/beat":      0, // for pkg, too
-	"internal/listing":   1, // what brokerctl prints of lists
-	"internal/batching":  1, // what brokerctl publishes
+	"internal/backlog":   0, // also for pkg
+	"internal/beat":      0, // also for pkg
+	"internal/listing":   1, // brokerctl's output of lists
+	"internal/batching":  1, // brokerctl's batches of lines
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
 	"internal/accessctl": 2, // likewise
@@ -116,29 +116,29 @@ var floors = map[string]int{
 	"internal/measure":   0, // what a benchmark of brokerctl counts
 	"internal/stack":     0, // likewise
 	"internal/turn":      0, // likewise
-	"internal/words":     0, // for pkg, too
+	"internal/words":     0, // also for pkg
 	"internal/build":     0, // for both programs
-	"internal/complaint": 0, // for pkg, too
-	"internal/certtest":  0, // certificates: for tests
+	"internal/complaint": 0, // also for pkg
+	"internal/certtest":  0, // certificates for tests
 	"internal/fan":       0, // likewise
-	"internal/fields":    0, // for pkg, too
-	"internal/golden":    0, // files in testdata: for tests
+	"internal/fields":    0, // also for pkg
+	"internal/golden":    0, // golden files for tests
 	"internal/lane":      0, // likewise
-	"internal/logtest":   0, // the lines of a log: for tests
+	"internal/logtest":   0, // log lines for tests
 	"internal/config":    8,
-	"internal/coordtest": 4, // replicas in memory: for tests
+	"internal/coordtest": 4, // replicas in memory for tests
 	"internal/lookupd":   8,
 	"internal/manual":    1,  // for both programs
-	"internal/model":     0,  // of the protocol, not of the code
+	"internal/model":     0,  // a model of the replication protocol
 	"internal/node":      12, // one node with its parts wired together
-	"internal/nsqdfiles": 0,  // what an nsqd leaves on disk
-	"internal/signal":    0,  // for pkg, too
+	"internal/nsqdfiles": 0,  // reads nsqd's data files
+	"internal/signal":    0,  // also for pkg
 	"internal/simtest":   1,  // for the tests in test/sim
-	"internal/peertest":  0,  // a network in memory: for tests
-	"internal/vfstest":   1,  // a disk that fails: for tests
+	"internal/peertest":  0,  // a network in memory for tests
+	"internal/vfstest":   1,  // a failing disk for tests
 	"internal/testrand":  0,  // seeds of random tests
 
-	"deploy": 0, // files, for programs that print them
+	"deploy": 0, // embedded files
 
 	"cmd/brokerd":   13,
 	"cmd/brokerctl": 12,
