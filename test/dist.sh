@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds packages of two versions and does with them what an operator does: install,
-# first start, publish, upgrade beside the running node, removal, purge, return.
+# first start, publish, upgrade beside the running node, backup and restore, removal, purge, return.
 #
 # In full it makes a clean Debian with debootstrap, has lintian read the package, and
 # runs everything in there as the service's user. With -short it installs below a
@@ -160,6 +160,15 @@ stop
 start
 expect 'version that runs' "$(ctl node list -o json | sed -n 's/.*"version":"\([^"]*\)".*/\1/p')" 0.1.1
 expect 'messages after the upgrade' "$(stored)" $messages
+
+say 'back up, lose a topic, restore'
+backups=/var/backups/brokerd
+[[ ! $short ]] || backups=$root$backups
+ctl backup create "$backups" >/dev/null
+ctl topic delete parcels --purge --yes >/dev/null
+ctl backup verify "$backups" >/dev/null
+ctl backup restore "$backups" >/dev/null
+expect 'messages restored' "$(ctl channel lag parcels/send -o 'go-template={{range .channels}}{{.depth}}{{end}}')" $messages
 stop
 
 say 'remove, purge, return'

@@ -66,6 +66,7 @@ func asNSQD(args []string) error {
 	if err != nil || f.data == "" {
 		return errors.Join(errors.New("nsqd: wants "+nodesVariable+" and -data-path"), err)
 	}
+	file := os.Getenv(tokenVariable)
 	at, err := new(nodes.Ports).Free(n)
 	if err != nil {
 		return err
@@ -86,14 +87,37 @@ func asNSQD(args []string) error {
 		c.Kill()
 		return err
 	}
-	l, err := net.Listen("tcp", f.http)
+	front, err := serveHTTP(limited, c.Nodes[n-1], f.http, file)
 	if err != nil {
 		c.Kill()
 		return err
 	}
-	go forward(l, at[n-1].HTTP)
 	<-ctx.Done()
-	return errors.Join(l.Close(), c.Stop())
+	return errors.Join(front.Close(), c.Stop())
+}
+
+// serveHTTP serves the node's HTTP endpoints at another address. With a file for a token, it enables access
+// control before and sends requests on with a token of their own.
+func serveHTTP(ctx context.Context, n *nodes.Node, address, file string) (io.Closer, error) {
+	clients, tools := "", ""
+	if file != "" {
+		var err error
+		if clients, tools, err = enableAccess(ctx, n, os.Getenv(topicsVariable)); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, []byte(clients), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if tools != "" {
+		return authenticated(l, n.HTTP, tools), nil
+	}
+	go forward(l, n.HTTP)
+	return l, nil
 }
 
 // forward forwards every connection to an address until the listener is closed.
@@ -122,8 +146,8 @@ func forward(l net.Listener, address string) {
 	}
 }
 
-// behindNSQD replaces the program that stands in for nsqd by this one, in front of a cluster,
-// through the environment of the suites' processes.
+// behindNSQD returns this program, which stands in for nsqd in front of so many nodes, and says so in the
+// environment of the suites' processes.
 func behindNSQD(broker string, n int) (program string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -141,9 +165,13 @@ func behindNSQD(broker string, n int) (program string, err error) {
 func calledNSQD() bool { return filepath.Base(os.Args[0]) == "nsqd" }
 
 // describe names the tested program.
-func describe(n int) string {
-	if n == 1 {
-		return "a node alone"
+func (e env) describe() string {
+	what := "a node alone"
+	if e.nodes > 1 {
+		what = fmt.Sprintf("a node of %d", e.nodes)
 	}
-	return fmt.Sprintf("a node of %d", n)
+	if e.token != "" {
+		what += " with access control"
+	}
+	return what
 }

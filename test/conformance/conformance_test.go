@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -156,6 +157,7 @@ func TestOnlyTestsOfTheSuitesOwnTimingMayFail(t *testing.T) {
 		`{"failures":[]}`: false,
 		`{"failures":[{"fullTitle":"ReaderRdy low RDY conditions should"}]}`:                          true,
 		`{"failures":[{"fullTitle":"ReaderRdy low RDY"},{"fullTitle":"integration should receive"}]}`: false,
+		`{"failures":[{"fullTitle":"Message timeout should allow touch"}]}`:                           true,
 		`{"failures":[{"fullTitle":"Reader with nsqd"}]}`:                                             false,
 		`{"failures":[{"fullTitle":"integration end to end should send and receive a string","err":` +
 			`{"message":"done() called multiple times in test <x>; in addition, done() received error: Error: nsqd connection closed"}}]}`: true,
@@ -186,5 +188,29 @@ func TestTAPTestsAreCountedByTheirLines(t *testing.T) {
 	c.add("not ok 1 - e\n")
 	if c.onlyFailed("b") {
 		t.Error("e failed as well")
+	}
+}
+
+func TestTheSecretOfGoNSQIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.go")
+	before := "\tAuthSecret string `opt:\"auth_secret\"`\n\tOther int `opt:\"other\" default:\"1\"`\n"
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"one", "two"} { // a run that is repeated has another broker
+		if err := useGoNSQSecret(dir, token); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if want := strings.Replace(before, "secret\"", "secret\" default:\""+token+"\"", 1); err != nil || string(text) != want {
+			t.Errorf("%q, %v, want %q", text, err, want)
+		}
+	}
+	if err := os.WriteFile(file, []byte("package nsq"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if useGoNSQSecret(dir, "three") == nil {
+		t.Error("a client without the option is accepted")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,7 +18,15 @@ const (
 	goNSQModule = "github.com/nsqio/go-nsq@v1.1.0"
 	goNSQSum    = "h1:PQg+xxiUjA7V+TLdXw7nVrJ5Jbl3sN86EhGCQj4+FYE="
 	goNSQTests  = 24
+
+	// goNSQAuth are the tests that connect to a broker, for a run with access control on.
+	goNSQAuth      = "^TestProducer|^TestConsumer(Deflate|Snappy|TLS.*)?$"
+	goNSQAuthTests = 15
 )
+
+// goNSQSecret is where the client has the default of its secret, with that of an earlier broker if
+// there was one. The suite sets none.
+var goNSQSecret = regexp.MustCompile("`opt:\"auth_secret\"[^`]*`")
 
 // goNSQAttempts is how often the suite is run while nothing but its own logging fails it.
 const goNSQAttempts = 3
@@ -34,12 +43,21 @@ func goNSQ(e env) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	g := goTests{src: src, tests: goNSQTests, flags: []string{
+		"--tls-cert=" + filepath.Join(src, "test", "server.pem"),
+		"--tls-key=" + filepath.Join(src, "test", "server.key"),
+		"--tls-root-ca-file=" + filepath.Join(src, "test", "ca.pem"),
+	}}
+	if e.token != "" {
+		g.run, g.tests, g.secret = goNSQAuth, goNSQAuthTests, useGoNSQSecret
+	}
 	for attempt := 1; ; attempt++ {
-		count, err := goNSQOnce(e, src, filepath.Join(e.scratch, fmt.Sprintf("data-%d", attempt)))
+		g.data = filepath.Join(e.scratch, fmt.Sprintf("data-%d", attempt))
+		count, err := g.test(e)
 		if err != nil && count.logsLate() && attempt < goNSQAttempts {
 			continue
 		}
-		said := fmt.Sprintf("%d of %d passed", count.passed, goNSQTests)
+		said := fmt.Sprintf("%d of %d passed", count.passed, g.tests)
 		if attempt > 1 {
 			said += fmt.Sprintf(" in run %d", attempt)
 		}
@@ -47,39 +65,65 @@ func goNSQ(e env) (string, error) {
 	}
 }
 
-// goNSQOnce runs the tests against a broker with a new data directory.
-func goNSQOnce(e env, src, data string) (goCount, error) {
-	return runGoTests(e, src, data, goNSQTests, nil,
-		"--tls-cert="+filepath.Join(src, "test", "server.pem"),
-		"--tls-key="+filepath.Join(src, "test", "server.key"),
-		"--tls-root-ca-file="+filepath.Join(src, "test", "ca.pem"))
+// useGoNSQSecret makes a token the default of the client's option auth_secret.
+func useGoNSQSecret(src, token string) error {
+	file := filepath.Join(src, "config.go")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	parts := goNSQSecret.FindIndex(text)
+	if parts == nil {
+		return fmt.Errorf("%s does not define the option auth_secret", file)
+	}
+	with := fmt.Appendf(nil, "`opt:\"auth_secret\" default:%q`", token)
+	return os.WriteFile(file, slices.Concat(text[:parts[0]], with, text[parts[1]:]), 0o644)
 }
 
-// runGoTests runs the tests of a module against a broker on ports 4150 and 4151. All
-// tests must pass but those that cannot, which must fail.
-func runGoTests(e env, src, data string, tests int, cannot []string, flags ...string) (goCount, error) {
-	if err := os.MkdirAll(data, 0o755); err != nil {
+// goTests are the tests of a module. All must pass but those that cannot, which must fail.
+type goTests struct {
+	src, data string // of the module, and of a new broker
+	run       string // a pattern that chooses tests; "": all
+	tests     int
+	cannot    []string
+	flags     []string                      // of the broker
+	secret    func(src, token string) error // has the client send a token; nil: access control is off
+}
+
+// test runs the tests against a broker on ports 4150 and 4151.
+func (g *goTests) test(e env) (goCount, error) {
+	if err := os.MkdirAll(g.data, 0o755); err != nil {
 		return goCount{}, err
 	}
 	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
 	s, err := serve(e, "nsqd", http, []string{tcp, http},
-		append([]string{"--tcp-address=" + tcp, "--http-address=" + http, "--data-path=" + data}, flags...)...)
+		append([]string{"--tcp-address=" + tcp, "--http-address=" + http, "--data-path=" + g.data}, g.flags...)...)
 	if err != nil {
 		return goCount{}, err
 	}
+	if g.secret != nil {
+		token, err := e.secret()
+		if err == nil {
+			err = g.secret(g.src, token)
+		}
+		if err != nil {
+			_, stopErr := s.stop()
+			return goCount{}, errors.Join(err, stopErr)
+		}
+	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, src, &out, "go", "test", "-count=1", "-json", "-timeout=2m", ".")
+	cmd := command(e.ctx, g.src, &out, "go", "test", "-count=1", "-json", "-timeout=2m", "-run="+g.run, ".")
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	testErr := cmd.Run()
 	log, stopErr := s.stop()
 
 	count := countGoTests(out.Bytes())
 	slices.Sort(count.bad)
-	if len(cannot) > 0 && slices.Equal(count.bad, cannot) {
+	if len(g.cannot) > 0 && slices.Equal(count.bad, g.cannot) {
 		testErr = nil
 	}
 	err = errors.Join(testErr, stopErr)
-	if err == nil && (count.passed != tests-len(cannot) || !slices.Equal(count.bad, cannot)) {
+	if err == nil && (count.passed != g.tests-len(g.cannot) || !slices.Equal(count.bad, g.cannot)) {
 		err = errOtherCount
 	}
 	if err != nil {

@@ -6,7 +6,8 @@
 // and how many tests must pass. It does not know the broker's internals: the broker is a program with
 // ports.
 //
-// With -nodes 3, the suites use one node of a cluster.
+// With -nodes 3, the suites use one node of a cluster. Suites whose client can send AUTH run a second time with access
+// control on, those parts of them that use the broker: the client's secret is then a token of a user.
 //
 // A suite passes if exactly the expected number of its tests passed and none failed or was skipped.
 // A step that involves a broker is never retried.
@@ -34,6 +35,8 @@ type env struct {
 	root    string // of the repository
 	nodes   int    // behind the stand-in for nsqd
 	work    string // where blocks of the shell run; "": at the root
+	token   string // the file with the clients' token; "": access control is off
+	topics  string // what they may use then
 }
 
 // suite is one suite. run returns its result, in one line.
@@ -41,17 +44,20 @@ type suite struct {
 	name  string
 	limit time.Duration
 	run   func(env) (string, error)
+	// topics is the pattern of the topics that it uses, for a second run with access control on;
+	// "": there is none, because the client cannot send AUTH.
+	topics string
 }
 
 var suites = []suite{
-	{"go-nsq", 4 * time.Minute, goNSQ},
-	{"nsqjs", 8 * time.Minute, nsqjs},
-	{"squeaky", 3 * time.Minute, squeaky},
-	{"pynsq", 5 * time.Minute, pynsq},
-	{"nsq-j", 3 * time.Minute, nsqj},
-	{"nsq-go", 4 * time.Minute, nsqGo},
-	{"readme", 4 * time.Minute, readme},
-	{"manual", 3 * time.Minute, manual},
+	{"go-nsq", 4 * time.Minute, goNSQ, "*"},
+	{"nsqjs", 8 * time.Minute, nsqjs, "*"},
+	{"squeaky", 3 * time.Minute, squeaky, ""},
+	{"pynsq", 5 * time.Minute, pynsq, ""}, // it enables access control itself
+	{"nsq-j", 3 * time.Minute, nsqj, "nsqj_*"},
+	{"nsq-go", 4 * time.Minute, nsqGo, ""},
+	{"readme", 4 * time.Minute, readme, ""},
+	{"manual", 3 * time.Minute, manual, ""},
 }
 
 func main() {
@@ -93,10 +99,12 @@ func run(ctx context.Context, broker, cache, only string, n int) error {
 	if _, err := os.Stat(broker); err != nil {
 		return fmt.Errorf("no broker to test (make build): %w", err)
 	}
+	stand, err := behindNSQD(broker, n)
+	if err != nil {
+		return err
+	}
 	if n > 1 {
-		if broker, err = behindNSQD(broker, n); err != nil {
-			return err
-		}
+		broker = stand
 	}
 	if cache, err = filepath.Abs(cache); err != nil {
 		return err
@@ -113,15 +121,26 @@ func run(ctx context.Context, broker, cache, only string, n int) error {
 		if len(chosen) > 0 && !slices.Contains(chosen, s.name) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, s.limit)
-		began := time.Now()
-		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root, n, ""})
-		cancel()
-		if err != nil {
-			failed = append(failed, s.name)
-			said = "FAILED: " + strings.TrimSpace(said+" "+err.Error())
+		runs := []env{{broker: broker, cache: filepath.Join(cache, s.name), scratch: filepath.Join(scratch, s.name), root: root, nodes: n}}
+		if s.topics != "" {
+			e, err := withAccess(runs[0], s.topics)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, e)
 		}
-		fmt.Printf("%-8s %6.1fs  %s, %s\n", s.name, time.Since(began).Seconds(), describe(n), said)
+		for _, e := range runs {
+			var cancel context.CancelFunc
+			e.ctx, cancel = context.WithTimeout(ctx, s.limit)
+			began := time.Now()
+			said, err := s.run(e)
+			cancel()
+			if err != nil {
+				failed = append(failed, s.name)
+				said = "FAILED: " + strings.TrimSpace(said+" "+err.Error())
+			}
+			fmt.Printf("%-8s %6.1fs  %s, %s\n", s.name, time.Since(began).Seconds(), e.describe(), said)
+		}
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))

@@ -24,6 +24,7 @@ func nsqGo(e env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	count, err := runGoTests(e, src, filepath.Join(e.scratch, "data"), nsqGoTests, nsqGoOld)
+	g := goTests{src: src, data: filepath.Join(e.scratch, "data"), tests: nsqGoTests, cannot: nsqGoOld}
+	count, err := g.test(e)
 	return fmt.Sprintf("%d of %d passed (%s want nsqlookupd 0.3)", count.passed, nsqGoTests, strings.Join(nsqGoOld, ", ")), err
 }

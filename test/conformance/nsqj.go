@@ -49,8 +49,10 @@ func nsqj(e env) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcp, http)
-	runErr := cmd.Run()
+	secret, runErr := e.secret()
+	if runErr == nil {
+		runErr = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcp, http, secret).Run()
+	}
 	log, stopErr := s.stop()
 
 	var all tapCount

@@ -64,6 +64,7 @@ func serve(e env, name, httpAddress string, ports []string, args ...string) (*se
 	}
 	s := &server{exited: make(chan struct{})}
 	s.cmd = command(e.ctx, e.scratch, &s.log, bin, args...)
+	s.cmd.Env = append(os.Environ(), e.variables()...)
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}

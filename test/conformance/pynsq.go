@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -78,28 +77,34 @@ type pynsqRun struct {
 // pynsqGroup does the jobs of a group with a broker of their own, and counts them.
 func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
 	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
-	data := filepath.Join(e.scratch, r.data)
+	dir, data := e.scratch, filepath.Join(e.scratch, r.data)
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
-	certificate := filepath.Join(e.scratch, certificateFile)
+	certificate := filepath.Join(dir, certificateFile)
+	if r.access {
+		var err error
+		if e, err = withAccess(e, "auth*"); err != nil {
+			return err
+		}
+	}
 	s, err := serve(e, "nsqd", http, []string{tcp, http}, append(r.flags,
 		"--tcp-address="+tcp, "--http-address="+http, "--data-path="+data,
-		"--tls-cert="+certificate, "--tls-key="+filepath.Join(e.scratch, keyFile))...)
+		"--tls-cert="+certificate, "--tls-key="+filepath.Join(dir, keyFile))...)
 	if err != nil {
 		return err
 	}
 	args := []string{"-W", "ignore", "jobs.py", r.group, "--tcp", tcp, "--http", http, "--ca", certificate}
 	if r.access {
-		token, err := enableAccess(e, data, "http://"+http)
+		token, err := e.secret()
 		if err != nil {
 			_, stopErr := s.stop()
 			return errors.Join(err, stopErr)
 		}
-		args = append(args, "--secret", token, "--token", token)
+		args = append(args, "--secret", token)
 	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, e.scratch, &out, "python3", args...)
+	cmd := command(e.ctx, dir, &out, "python3", args...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
 	runErr := cmd.Run()
 	all.add(out.String())
@@ -108,46 +113,6 @@ func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
 		return fmt.Errorf("jobs %s, %s: %w\n%s\nthe broker's log ends:\n%s", r.group, r.data, err, tail(out.Bytes()), log)
 	}
 	return nil
-}
-
-// enableAccess switches access control on, with an administrator and a user for the jobs, and returns the user's token.
-func enableAccess(e env, data, address string) (token string, err error) {
-	var found []string
-	for _, pattern := range []string{"first-administrator", "*/first-administrator"} {
-		files, _ := filepath.Glob(filepath.Join(data, pattern)) // the pattern is well formed
-		found = append(found, files...)
-	}
-	if len(found) == 0 {
-		return "", errors.New("no first-administrator in the data directory")
-	}
-	found = found[len(found)-1:] // each node has its own, and the last one answers
-	ctl := func(args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(e.ctx, startTimeout)
-		defer cancel()
-		args = append([]string{"--addr", address, "--token-file", found[0]}, args...)
-		out, err := capture(ctx, e.root, filepath.Join(e.root, "bin", "brokerctl"), args...)
-		return strings.TrimSpace(string(out)), err
-	}
-	if _, err := ctl("user", "create", "root", "--admin"); err != nil {
-		return "", err
-	}
-	// The secret of the first administrator is worth nothing once the administrator has a token.
-	root, err := ctl("token", "create", "root", "--quiet")
-	if err != nil {
-		return "", err
-	}
-	found[0] = filepath.Join(e.scratch, "root.token")
-	if err := os.WriteFile(found[0], []byte(root+"\n"), 0o600); err != nil {
-		return "", err
-	}
-	if _, err := ctl("user", "create", "ali", "--grant", "publish auth*", "--grant", "subscribe auth*/*", "--grant", "read"); err != nil {
-		return "", err
-	}
-	if token, err = ctl("token", "create", "ali", "--quiet"); err != nil {
-		return "", err
-	}
-	_, err = ctl("access", "enable")
-	return token, err
 }
 
 // authorize is an auth server that knows one secret, for all topics but one.

@@ -149,6 +149,9 @@ func (n *Node) Ask(ctx context.Context, method, path string, in, out any) error 
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if n.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+n.Token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

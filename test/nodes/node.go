@@ -28,7 +28,8 @@ type Addresses struct{ TCP, HTTP, Lookup, Cluster string }
 // called concurrently; the rest is safe for concurrent use.
 type Node struct {
 	Addresses
-	ID string
+	ID    string
+	Token string // sent with requests; "": none
 
 	data, log string
 	args      []string // a wrapper, the program, and its flags

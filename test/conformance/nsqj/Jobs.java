@@ -19,7 +19,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  */
 public class Jobs {
     static final long PATIENCE = 30_000; // milliseconds for each wait
-    static String tcp, http;
+    static String tcp, http, secret;
 
     interface Job { void run(Bench b) throws Exception; }
 
@@ -39,7 +39,7 @@ public class Jobs {
         Bench(String topic) { this.topic = topic; }
 
         Publisher publisher(Config config) {
-            Publisher p = new Publisher(new Client(), tcp, null);
+            Publisher p = new Publisher(client(), tcp, null);
             p.setConfig(config);
             return p;
         }
@@ -81,6 +81,12 @@ public class Jobs {
                 return c != null && c.get("depth").getAsInt() + c.get("in_flight_count").getAsInt() + c.get("deferred_count").getAsInt() == 0;
             });
         }
+    }
+
+    static Client client() {
+        Client c = new Client();
+        if (!secret.isEmpty()) c.setAuthSecret(secret);
+        return c;
     }
 
     static void until(String what, Condition c) throws Exception {
@@ -263,7 +269,7 @@ public class Jobs {
         });
         JOBS.put("lookup", b -> {
             b.publisher(new Config()).publish(b.topic, encoded(numbered(20)));
-            exactly(b, b.finishing(new Subscriber(new Client(), 1, 5, http), "c"), numbered(20));
+            exactly(b, b.finishing(new Subscriber(client(), 1, 5, http), "c"), numbered(20));
         });
         JOBS.put("deflate", b -> {
             Config one = new Config(), other = new Config();
@@ -344,6 +350,8 @@ public class Jobs {
     public static void main(String[] args) throws Exception {
         tcp = args[0];
         http = args[1];
+        secret = args[2]; // of AUTH; "": none
+        if (!secret.isEmpty()) Client.getDefaultClient().setAuthSecret(secret);
         Client.getDefaultClient().setExecutor(Executors.newCachedThreadPool()); // no job waits for another's handler
         ExecutorService pool = Executors.newFixedThreadPool(JOBS.size());
         Map<String, Future<?>> running = new LinkedHashMap<>();

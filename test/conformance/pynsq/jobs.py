@@ -31,10 +31,8 @@ def job(group):
 
 
 def open_url(at, path):
-    """Asks the node over HTTP, with the token if there is one."""
+    """Asks the node over HTTP."""
     request = urllib.request.Request("http://" + at.http + path)
-    if at.token:
-        request.add_header("Authorization", "Bearer " + at.token)
     return urllib.request.urlopen(request, timeout=PATIENCE)
 
 
@@ -730,7 +728,6 @@ if __name__ == "__main__":
     parser.add_argument("--http", required=True, help="its HTTP address")
     parser.add_argument("--ca", required=True, help="file with the authority of its certificate")
     parser.add_argument("--secret", default="sesame", help="of AUTH")
-    parser.add_argument("--token", help="for HTTP")
     options = parser.parse_args()
     with open_url(options, "/nodes") as nodes:
         options.all = ["%s:%d" % (p["broadcast_address"], p["tcp_port"]) for p in json.load(nodes)["producers"]]
