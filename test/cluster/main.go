@@ -23,6 +23,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +90,11 @@ func (o *options) validate() error {
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
-	return nil
+	var err error
+	if o.broker, err = filepath.Abs(o.broker); err == nil && o.previous != "" {
+		o.previous, err = filepath.Abs(o.previous) // nodes and commands run in other directories
+	}
+	return err
 }
 
 func main() {

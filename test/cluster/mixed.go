@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
@@ -14,9 +16,8 @@ import (
 
 // installPrevious installs the previous release on all nodes.
 func installPrevious(st *stage, o *nodes.Options) error {
-	program, err := filepath.Abs(st.o.previous)
-	o.Program = program
-	return err
+	o.Program = st.o.previous
+	return nil
 }
 
 // mixedVersions upgrades a cluster from the previous release to this one, downgrades it, and
@@ -24,14 +25,7 @@ func installPrevious(st *stage, o *nodes.Options) error {
 // run, operators work with a node of each. At the end the upgrade is finalized. After that the
 // previous release must refuse to start.
 func mixedVersions(st *stage) error {
-	before, err := filepath.Abs(st.o.previous)
-	if err != nil {
-		return err
-	}
-	now, err := filepath.Abs(st.o.broker)
-	if err != nil {
-		return err
-	}
+	before, now := st.o.previous, st.o.broker
 	for i, program := range []string{now, before, now} {
 		if err := install(st, program, fmt.Sprintf("mixed%d", i)); err != nil {
 			return err
@@ -87,7 +81,7 @@ func install(st *stage, program, name string) error {
 	if err := s.ended(0); err != nil {
 		return err
 	}
-	return errors.Join(st.whole(topic), healthyAgain(st))
+	return errors.Join(st.whole(topic), healthyAgain(st), completeAnswers(st, topic, channels[0]))
 }
 
 // rollingTimeout bounds a rolling upgrade of all nodes.
@@ -161,9 +155,55 @@ func operateMixed(st *stage, name string) error {
 		if err := takenEverywhere(st, made); err != nil {
 			return err
 		}
-		if err := st.identical(made); err != nil {
+		if err := errors.Join(st.identical(made), completeAnswers(st, made, "c")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// completeAnswers asks each node about a topic and a channel: no answer may lack what another node,
+// perhaps of another release, should have contributed.
+func completeAnswers(st *stage, name, channel string) error {
+	for _, n := range st.c.Nodes {
+		if err := await(st, moveTimeout, func(ctx context.Context) error { return n.Complete(ctx, name, channel) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mixedKills has one node, or two of three, run this release and the others the previous one. It
+// kills a leader of each release while the third node lags: what only the leader and the follower of
+// the other release hold is not committed, and neither of them may consider it so.
+func mixedKills(st *stage) error {
+	order := slices.Clone(st.c.Nodes)
+	st.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, n := range order[:1+st.rng.IntN(2)] {
+		st.disturb("SIGTERM %s, which gets this release", n.ID)
+		if err := n.Stop(); err != nil {
+			return err
+		}
+		n.Install(st.o.broker)
+		if err := errors.Join(st.start(n), st.recovered()); err != nil {
+			return err
+		}
+	}
+	between := order[1] // it runs the release of one of the others, which run different ones
+	st.disturb("SIGSTOP %s several times", between.ID)
+	if err := errors.Join(brokerctl(st, "cluster", "balance", "--leaders"), st.c.EarlyCommits(st.ctx, topic, between), st.recovered()); err != nil {
+		return err
+	}
+	for _, leader := range []*nodes.Node{order[0], order[len(order)-1]} {
+		st.disturb("SIGSTOP %s, then kill -9 %s", between.ID, leader.ID)
+		if err := between.Pause(); err != nil {
+			return err
+		}
+		st.wait(nodes.LagTime)
+		err := errors.Join(leader.End(syscall.SIGKILL), between.Resume(), othersLead(st, topic, leader))
+		if err := errors.Join(err, st.start(leader), st.recovered()); err != nil {
+			return err
+		}
+	}
+	return completeAnswers(st, topic, channels[0])
 }

@@ -44,10 +44,6 @@ func operate(st *stage, args ...string) (said, error) {
 // operateWithin is operate for a command that may take until ctx ends.
 func operateWithin(ctx context.Context, st *stage, args ...string) (said, error) {
 	s := said{command: "brokerctl " + strings.Join(args, " ")}
-	program, err := filepath.Abs(filepath.Join(filepath.Dir(st.o.broker), "brokerctl"))
-	if err != nil {
-		return s, err
-	}
 	var addresses []string
 	for _, n := range st.c.Nodes {
 		if n.Running() {
@@ -55,12 +51,12 @@ func operateWithin(ctx context.Context, st *stage, args ...string) (said, error)
 		}
 	}
 	st.note("%s", s.command)
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(st.o.broker), "brokerctl"), args...)
 	cmd.Env = append(os.Environ(), "BROKERCTL_ADDR="+strings.Join(addresses, ","))
 	cmd.WaitDelay = time.Second // a process that it started may hold its output open
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err = cmd.Run()
+	err := cmd.Run()
 	s.out, s.err, s.exit = out.String(), stderr.String(), cmd.ProcessState.ExitCode()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		return s, fmt.Errorf("%s: %w (make build)", s.command, err)

@@ -39,6 +39,7 @@ var scenarios = []scenario{
 	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "mixed-versions", about: "from the release before to this one, back, and up for good; no publish may fail", graceful: true, previous: true, limit: 5 * time.Minute, setup: installPrevious, run: mixedVersions},
+	{name: "mixed-kills", about: "nodes of two releases, of which leaders are killed while a follower lags", previous: true, setup: installPrevious, run: mixedKills},
 	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
 	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
 	{name: "replace-address", about: "a node is lost for good, and a new one with another name gets its addresses", run: replaceAddress},

@@ -3,6 +3,7 @@ package nodes
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -114,5 +115,23 @@ func TestRefusingNodeIsNotAskedTwice(t *testing.T) {
 	var status *StatusError
 	if _, err := c.Info(context.Background()); !errors.As(err, &status) || status.Status != 404 || asked != 1 {
 		t.Errorf("%v after %d", err, asked)
+	}
+}
+
+func TestMissingNodesAreFoundAnywhereInAnAnswer(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"name":"t","partitions":[{"partition":0}]}`:                                     0,
+		`{"missing_nodes":[]}`:                                                            0,
+		`{"topics":[{"name":"t"},{"name":"u","missing_nodes":["n2"]}]}`:                   1,
+		`{"missing_nodes":["n2","n3"],"channels":[{"lag":{"missing_nodes":["n2"]}}]}`:     3,
+		`[{"partitions":[{"partition":0},{"partition":1,"missing_nodes":["n1"]}],"a":1}]`: 1,
+	} {
+		var answer any
+		if err := json.Unmarshal([]byte(text), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if got := missingNodes(answer); len(got) != want {
+			t.Errorf("%s: %v, want %d", text, got, want)
+		}
 	}
 }
