@@ -214,7 +214,7 @@ func (p *program) positionsResetCommand() *cobra.Command {
 		Short: "Reset channel positions of a partition",
 		Long: `Reset every channel of a partition to the log's start, or one channel to an
 offset. The node must be stopped. The existing files are kept as
-positions.*.damaged.N.
+positions.*.damaged.N. Run as root, the command continues as the owner of DIR.
 
 In a cluster, use this only on the last in-sync replica: if another replica is in
 sync, its positions are intact and the node lets it lead automatically. Positions

@@ -42,21 +42,30 @@ func (p *program) recoverCommand() *cobra.Command {
 		Use: "recover --only-survivor --data-dir DIR [--yes-lose-what-is-missing]", Args: cobra.NoArgs,
 		Short: "Recover a cluster from its last surviving node",
 		Long: `Turn the last surviving node of a cluster into a single-node cluster, when a
-majority of the nodes is permanently lost. The node must be stopped. Without
+majority of the nodes is permanently lost. If one of them can be repaired with its
+data, repair it instead. The node must be stopped. Without
 --yes-lose-what-is-missing nothing is changed: the expected data loss is printed,
-and the exit code is 1.
+and the exit code is 1. Run as root, the command acts as the user whose node uses DIR.
 
 Data held only by the lost nodes is lost: messages, topics and changes committed
 without this node. Partitions in which this node was in sync are complete. The
 others stay offline until "brokerctl partition elect --unclean" serves the local
-replica. The lost nodes can never rejoin with their old data; with empty data
-directories they join as new nodes.
+replica: "brokerctl partition list --offline" lists them. The lost nodes can never
+rejoin with their old data; with empty data directories they join as new nodes.
+Topics with an explicit number of replicas regain them with "brokerctl topic alter".
 
 --snapshot FILE uses the metadata written by "brokerctl snapshot save", if that of DIR is damaged or
 missing on all nodes; damaged metadata is kept as DIR/meta-damaged-*. Topics and changes made since the
 snapshot are lost, and so are messages that only other replicas have acknowledged since then.
 
-See docs/operations/disaster.md for the full procedure.`,
+See docs/operations/disaster.md for more.`,
+		Example: `  systemctl stop brokerd
+  brokerd recover --only-survivor --data-dir /var/lib/brokerd
+  brokerd recover --only-survivor --data-dir /var/lib/brokerd --yes-lose-what-is-missing
+  systemctl start brokerd                    # then on new nodes, with empty data directories
+  brokerctl partition list --offline
+  brokerctl topic alter TOPIC --replicas 3 --wait
+  brokerctl cluster health`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.onlySurvivor, "only-survivor", false, "confirm that no other node of the cluster can be restored")
