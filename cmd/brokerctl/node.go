@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -17,7 +18,14 @@ func newNodeCommand(g *globals) *cobra.Command {
 	return newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
 		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
+	cmd.Long = strings.TrimSpace(nodeProcedures)
+	return cmd
 }
+
+// nodeProcedures are the steps of what operators do with nodes. A test runs the commands.
+//
+//go:embed node.txt
+var nodeProcedures string
 
 // nodeTable shows nodes, one per line.
 func nodeTable(p *page, nodes []api.Node) {
@@ -210,7 +218,8 @@ func newNodeDrainCommand(g *globals) *cobra.Command {
 nothing until it is undrained, even after a restart. It continues to serve clients and to follow.
 The drain is refused if a partition would lose its leader; with --stopping also if a partition
 would fall below min_isr and refuse messages once the node is stopped. Without --stopping, such partitions are
-named in a warning. --dry-run asks the cluster whether it would refuse the drain, and changes nothing.`,
+named in a warning. --dry-run asks the cluster whether it would refuse the drain, and changes nothing. The refusal
+names the partitions: partition describe shows what their other replicas lack. To cancel, use node undrain.`,
 		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
@@ -274,8 +283,9 @@ func newNodeUndrainCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "undrain NODE",
 		Short: "Cancel a drain or decommission of a node",
-		Long:  `Cancel a drain or a decommission. Replicas that have already moved stay where they are.`,
-		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		Long: `Cancel a drain or a decommission. Replicas that have already moved stay where they are. After a restart the
+node leads partitions again once its replicas are in sync: brokerctl cluster health.`,
+		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return answer(cmd, g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.UndrainNode(ctx, args[0]) }, nodeSummary)
 		},
@@ -296,6 +306,8 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 		Long: `Move all data off a node: it is drained, and its replicas move to other nodes, a few at a time. A
 replica is removed from it only after its replacement is in sync. The node may be down. When it holds
 no replicas, stop it and remove it. To cancel, use brokerctl node undrain.`,
+		Example: `  brokerctl node decommission n3 --dry-run
+  brokerctl node decommission n3 --wait && ssh n3 systemctl stop brokerd && brokerctl node remove n3`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return decommissionNode(cmd, g, o, args[0]) },
 	}

@@ -60,7 +60,7 @@ not restarted again.`,
 
 After COMMAND a node has to run another version than before, or the one that --to names; nodes that run that
 one already are skipped, so that the same command line continues a run that stopped.`
-		cmd.Example = `  brokerctl rolling upgrade --to 1.3.0 --exec 'ssh {{.Host}} "apt-get install -y brokerd=1.3.0 && systemctl restart brokerd"'`
+		cmd.Example = `  brokerctl rolling upgrade --to 0.2.0 --exec 'ssh {{.Host}} "apt-get install -y ./brokerd_0.2.0-1_amd64.deb && systemctl restart brokerd"'`
 		f.StringVar(&o.version, "to", "", "target `VERSION`; nodes that already run it are skipped")
 	}
 	f.StringVar(&o.command, "exec", "", "`COMMAND` that restarts a node (required)")

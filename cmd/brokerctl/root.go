@@ -81,6 +81,10 @@ func newRootCommand(g *globals) *cobra.Command {
 		Short: "Operate a cluster of brokerd",
 		Long: `brokerctl operates a cluster of brokerd. Any node answers for the whole cluster.
 
+Begin with brokerctl cluster health, which names what is wrong, and brokerctl channel explain T/C, which names what
+holds a channel up. brokerctl node --help has the steps to restart, replace and remove a node, brokerd recover --help
+those for a cluster that has lost the majority of its nodes.
+
 Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition failed,
 5 not authorized, 6 unreachable or timed out, 7 partial success, 10 cluster unhealthy,
 11 cluster degraded.`,
