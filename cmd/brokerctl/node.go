@@ -15,7 +15,7 @@ import (
 )
 
 func newNodeCommand(g *globals) *cobra.Command {
-	return newGroup("node", "Inspect nodes and take them out of service",
+	cmd := newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
 		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
 	cmd.Long = strings.TrimSpace(nodeProcedures)
@@ -383,17 +383,20 @@ func evacuated(n *api.NodeDetail) (text string, done bool) {
 }
 
 func newNodeRemoveCommand(g *globals) *cobra.Command {
+	var req api.RemoveNode
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove an empty node from the cluster permanently",
 		Long: `Remove a node from the cluster permanently. It is refused while the node holds a replica: decommission
 it first. A removed node stops; to join again it must start with an empty data directory. If it was a
-voter, another node becomes one. Copies of deleted topics are lost with it: those of which it has the only
-copy are named before it is removed.`,
+voter, another node becomes one. Copies of deleted topics do not move to other nodes. If it has the only
+copy of a topic that can still be restored, the removal is refused unless --lose-deleted is given.`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
-		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, sure, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, req, sure, args[0]) },
 	}
+	cmd.Flags().BoolVar(&req.LoseDeleted, "lose-deleted", false, "remove it even if deleted topics can then no longer be restored")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "check whether it can be removed without changing anything")
 	sure.addYes(cmd)
 	return cmd
 }
@@ -406,7 +409,7 @@ type removed struct {
 	LostTopics []string `json:"lost_deleted_topics,omitempty"`
 }
 
-func removeNode(cmd *cobra.Command, g *globals, sure confirmation, id string) error {
+func removeNode(cmd *cobra.Command, g *globals, req api.RemoveNode, sure confirmation, id string) error {
 	warning := fmt.Sprintf("removing %s stops it permanently and makes its data directory unusable", id)
 	var lost []string
 	switch n, err := query(cmd.Context(), g, nodeOf(g, id)); {
@@ -416,18 +419,22 @@ func removeNode(cmd *cobra.Command, g *globals, sure confirmation, id string) er
 		return err
 	}
 	if len(lost) > 0 {
-		warning += fmt.Sprintf(". It has the only copy of deleted topics, which cannot be restored then: %s; to keep one, cancel with brokerctl node "+
-			"undrain %s, restore it (brokerctl topic restore T), and decommission the node again", strings.Join(lost, " "), id)
+		warning += ". It has the only copy of deleted topics, which cannot be restored then: " + strings.Join(lost, " ")
+	}
+	remove := func(ctx context.Context) (*removed, error) {
+		return &removed{id, "removed", lost}, g.client.RemoveNode(ctx, id, req)
+	}
+	if req.DryRun = req.DryRun || len(lost) > 0 && !req.LoseDeleted; req.DryRun { // the latter is refused
+		return showDryRun(cmd, g, remove, warning, id)
 	}
 	if err := sure.askAfter(cmd, g, warning, id); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	if err := g.client.RemoveNode(ctx, id); err != nil {
+	r, err := query(cmd.Context(), g, remove)
+	if err != nil {
 		return err
 	}
-	return g.show(cmd, view{object: removed{id, "removed", lost}, names: []string{id}, text: func(p *page) {
+	return g.show(cmd, view{object: r, names: []string{id}, text: func(p *page) {
 		if !g.quiet {
 			p.line("node %s removed", id)
 			if len(lost) > 0 {

@@ -80,14 +80,31 @@ func TestRemovalReportsOnlyCopies(t *testing.T) {
 	n.DeletedTopics, n.OnlyCopies, n.Removable = 3, []string{"a", "b"}, true
 	b := newFakeBroker(t)
 	b.set("GET /v1/nodes/n2", n)
-	r := b.brokerctl(t, "node", "remove", "n2")
-	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "only copy of deleted topics, which cannot be restored then: a b;") || len(b.changes()) > 0 {
-		t.Errorf("exit %d, asked with %q, changed %q", r.exit, r.stderr, b.changes())
+	b.set("DELETE /v1/nodes/n2", func(r *http.Request, _ []byte) any {
+		if r.URL.Query().Get("lose_deleted") != "true" {
+			return api.Error{Code: failure.Precondition, Message: "node n2: only copy of deleted topics: a b", Fate: "refused"}
+		}
+		return nil
+	})
+	if r := b.brokerctl(t, "node", "remove", "n2", "--yes"); r.exit != failure.ExitRefused {
+		t.Errorf("removed with the only copies: exit %d, %q", r.exit, r.stdout)
 	}
-	if r := b.brokerctl(t, "node", "remove", "n2", "--yes"); r.exit != exitOK || r.stdout != "node n2 removed\ndeleted topics that can no longer be restored: a b\n" {
+	r := b.brokerctl(t, "node", "remove", "n2", "--lose-deleted")
+	if r.exit != failure.ExitUsage || !strings.Contains(r.stderr, "only copy of deleted topics, which cannot be restored then: a b;") {
+		t.Errorf("exit %d, asked with %q", r.exit, r.stderr)
+	}
+	if r := b.brokerctl(t, "node", "remove", "n2", "--lose-deleted", "--dry-run"); r.exit != exitOK || !strings.HasPrefix(r.stdout, "dry run: removing n2") {
+		t.Errorf("dry run: exit %d, %q", r.exit, r.stdout)
+	}
+	for _, change := range b.changes() {
+		if !strings.Contains(change, "dry_run=true") {
+			t.Errorf("%q before it was confirmed", change)
+		}
+	}
+	if r := b.brokerctl(t, "node", "remove", "n2", "--lose-deleted", "--yes"); r.exit != exitOK || r.stdout != "node n2 removed\ndeleted topics that can no longer be restored: a b\n" {
 		t.Errorf("exit %d, %q", r.exit, r.stdout)
 	}
-	if r := b.brokerctl(t, "node", "remove", "n2", "--yes", "-o", "json"); r.stdout != `{"node":"n2","action":"removed","lost_deleted_topics":["a","b"]}`+"\n" {
+	if r := b.brokerctl(t, "node", "remove", "n2", "--lose-deleted", "--yes", "-o", "json"); r.stdout != `{"node":"n2","action":"removed","lost_deleted_topics":["a","b"]}`+"\n" {
 		t.Errorf("%q", r.stdout)
 	}
 	b.set("POST /v1/nodes/n2/decommission", n)

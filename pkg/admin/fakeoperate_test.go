@@ -46,8 +46,8 @@ func (f *fake) DecommissionNode(_ context.Context, id meta.NodeID, force, dryRun
 	return f.locked(fmt.Sprintf("decommission %s force=%t", id, force))
 }
 
-func (f *fake) RemoveNode(_ context.Context, id meta.NodeID) error {
-	return f.locked("remove " + string(id))
+func (f *fake) RemoveNode(_ context.Context, id meta.NodeID, loseDeleted, dryRun bool) error {
+	return f.locked(fmt.Sprintf("remove %s lose=%t dry=%t", id, loseDeleted, dryRun))
 }
 
 func (f *fake) DescribePartition(_ context.Context, topic string, i int) (api.PartitionDetail, error) {

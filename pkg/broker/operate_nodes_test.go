@@ -88,22 +88,28 @@ func TestNodeIsDecommissionedAndRemoved(t *testing.T) {
 		if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
 			t.Errorf("described as %+v, %v", d, err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n1"); !errors.Is(err, failure.NodeInUse) {
+		if err := b.Operator.RemoveNode(ctx, "n1", false, false); !errors.Is(err, failure.NodeInUse) {
 			t.Errorf("in use: %v", err)
 		}
 		if err := b.Directory.DeleteTopic(ctx, "t"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n3"); !errors.Is(err, failure.NodeActive) {
+		if err := b.Operator.RemoveNode(ctx, "n3", false, false); !errors.Is(err, failure.NodeActive) {
 			t.Errorf("up and wanted: %v", err)
 		}
 		if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
 			t.Errorf("empty: %+v, %v", d, err)
 		}
-		if err := errors.Join(b.Operator.RemoveNode(ctx, "n1"), b.Operator.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
+		if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || d.DeletedTopics != 1 || len(d.OnlyCopies) != 0 {
+			t.Errorf("with a copy of a deleted topic: %+v, %v", d, err)
+		}
+		if err := b.Operator.RemoveNode(ctx, "n1", false, true); err != nil || len(c.removed) > 0 {
+			t.Errorf("a dry run removed %v, %v", c.removed, err)
+		}
+		if err := errors.Join(b.Operator.RemoveNode(ctx, "n1", false, false), b.Operator.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
 			t.Errorf("removed %v, %v", c.removed, err)
 		}
-		if err := b.Operator.RemoveNode(ctx, "n9"); !errors.Is(err, failure.NodeNotFound) {
+		if err := b.Operator.RemoveNode(ctx, "n9", false, false); !errors.Is(err, failure.NodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
 		if _, err := b.Operator.DescribeNode(ctx, "n1"); !errors.Is(err, failure.NodeNotFound) {

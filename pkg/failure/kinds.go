@@ -118,6 +118,10 @@ var (
 	})
 	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
 
+	OnlyCopies = refused(0, "node has the only copy of deleted topics that can still be restored", Kind{
+		Word: "ONLY_COPIES", Code: Precondition,
+		Hint: "to keep a topic, undrain the node, restore the topic (brokerctl topic restore T) and decommission the node again; otherwise confirm with lose_deleted=true, in brokerctl --lose-deleted",
+	})
 	NodeActive   = refused(0, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
 	Unreachable  = refused(0, "node unreachable", Kind{Word: "UNREACHABLE", Code: Unavailable, Hint: healthHint})
 	CannotDrain  = refused(0, "node cannot be drained", Kind{Word: "CANNOT_DRAIN", Code: Precondition, Hint: "wait until the other replicas are in sync, or use force"})
@@ -185,7 +189,7 @@ func All() []*Kind {
 		SubscriptionGone, FinNotStored, TopicNotFound, TopicExists, ChannelNotFound, PartitionNotFound,
 		InvalidConfig, InvalidTopic, InvalidChannel, InvalidName, NotInTrash, ManyDeleted, NameTaken,
 		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
-		NothingToUndo, ChannelThere, ChannelAgain, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, NotInISR, Suspect,
+		NothingToUndo, ChannelThere, ChannelAgain, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, OnlyCopies, NotInISR, Suspect,
 		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoOtherInSync, NoneInSync,
 		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, NoQuorum, LastVoter,

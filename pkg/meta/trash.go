@@ -189,13 +189,13 @@ func (t Trash) withoutNode(id NodeID) (left []*Deleted, lost []string) {
 }
 
 // Of returns how many topics in the trash have a copy on a node, and the names of those that cannot
-// be restored without it. Topics in the trash do not move to other nodes.
+// be restored without it, since no other copy is in sync. Topics in the trash do not move to other nodes.
 func (t Trash) Of(id NodeID) (topics int, only []string) {
 	for _, d := range t.deleted {
 		has, alone := false, false
 		for _, p := range d.Topic.Partitions {
 			if slices.Contains(p.Replicas, id) {
-				has, alone = true, alone || len(p.Replicas) == 1
+				has, alone = true, alone || len(p.Replicas) == 1 || len(p.ISR) == 1 && p.ISR[0] == id
 			}
 		}
 		if has {

@@ -68,7 +68,9 @@ func TestTrashOfANode(t *testing.T) {
 	shared.Partitions[0].Replicas = []NodeID{"n1", "n2"}
 	shared.Partitions[1].Replicas = []NodeID{"n2", "n3"}
 	s.trash[0] = &Deleted{Index: s.trash[0].Index, Topic: &shared}
-	for id, want := range map[NodeID]string{"n1": "2 [t1]", "n2": "1 []", "n3": "1 []", "n4": "0 []"} {
+	shared.Partitions[0].ISR = []NodeID{"n1", "n2"}
+	shared.Partitions[1].ISR = []NodeID{"n3"}
+	for id, want := range map[NodeID]string{"n1": "2 [t1]", "n2": "1 []", "n3": "1 [t0]", "n4": "0 []"} {
 		topics, only := TrashOf(s).Of(id)
 		if got := fmt.Sprint(topics, only); got != want {
 			t.Errorf("%s has %s, want %s", id, got, want)

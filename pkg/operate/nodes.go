@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -100,8 +101,9 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 }
 
 // RemoveNode permanently removes a node that holds nothing. It can be repeated after a partial
-// failure.
-func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
+// failure. Without loseDeleted it is refused with failure.OnlyCopies if deleted topics could no longer be restored.
+// A dry run changes nothing.
+func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, dryRun bool) error {
 	s, err := decidable(o.node)
 	if err != nil {
 		return err
@@ -121,6 +123,12 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 		if member && len(o.node.members().Voters()) == 1 && o.node.members().Voters()[0] == id {
 			return fmt.Errorf("node %s: %w", id, failure.LastVoter)
 		}
+		if _, only := meta.TrashOf(s).Of(id); len(only) > 0 && !loseDeleted {
+			return fmt.Errorf("node %s: %w: %s", id, failure.OnlyCopies, strings.Join(only, " "))
+		}
+	}
+	if dryRun {
+		return nil
 	}
 	if o.node.Agreement != nil {
 		return o.removeMember(ctx, id)

@@ -91,3 +91,31 @@ func incarnations(n *node) []string {
 	n.t.Helper()
 	return strings.Fields(n.ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}} {{end}}"))
 }
+
+// A node is not removed with the only copy of a deleted topic, which does not move to other nodes, unless that is
+// confirmed. Restored, it moves.
+func TestTheOnlyCopyOfADeletedTopicStays(t *testing.T) {
+	t.Parallel()
+	n := threeMachines(t, nil)
+	n.ctl("topic create orders --partitions 1 --replicas 1")
+	n.ctl("channel create orders/invoice")
+	n.ctl("message pub orders one two three")
+	node := strings.TrimSpace(n.ctl("partition describe orders/0 -o 'go-template={{.leader}}'"))
+	n.ctl("topic delete orders --yes")
+	if out := n.ctl("node decommission " + node + " --wait --yes"); !strings.Contains(out, "Without it these are lost: orders") {
+		t.Errorf("decommission: %s", out)
+	}
+	for _, flag := range []string{"--dry-run", "--yes"} {
+		if out, err := n.shell("brokerctl node remove " + node + " " + flag); exitCode(err) != 4 || !strings.Contains(out, "orders") || !strings.Contains(out, "--lose-deleted") {
+			t.Errorf("remove %s: %v %s", flag, err, out)
+		}
+	}
+	n.ctl("node undrain " + node)
+	n.ctl("topic restore orders")
+	n.ctl("node decommission " + node + " --wait --yes")
+	n.ctl("node remove " + node + " --yes")
+	eventually(t, "the topic has moved", func() bool {
+		out, err := n.shell("brokerctl channel lag orders/invoice -o 'go-template={{range .channels}}{{.depth}}{{end}}'")
+		return err == nil && strings.TrimSpace(out) == "3"
+	})
+}

@@ -176,7 +176,7 @@ func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
 	}
 	node.asked = nil
 	for what, err := range map[string]error{
-		"pause topic": c.PauseTopic(ctx, "..", true), "empty channel": c.EmptyChannel(ctx, "t", "."), "remove node": c.RemoveNode(ctx, ".."),
+		"pause topic": c.PauseTopic(ctx, "..", true), "empty channel": c.EmptyChannel(ctx, "t", "."), "remove node": c.RemoveNode(ctx, "..", RemoveNode{}),
 	} {
 		if CodeOf(err) != failure.Invalid {
 			t.Errorf("%s: %v, want %s", what, err, failure.Invalid)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 )
 
@@ -32,9 +33,24 @@ func (c Operations) DecommissionNode(ctx context.Context, id string, req Decommi
 	return post[NodeDetail](ctx, c.t, path("nodes", id, "decommission"), req)
 }
 
+// RemoveNode is a request to remove a node. It is refused if the node has the only copy of a
+// deleted topic, unless LoseDeleted is set. A dry run changes nothing.
+type RemoveNode struct{ LoseDeleted, DryRun bool }
+
 // RemoveNode permanently removes a node that holds nothing.
-func (c Operations) RemoveNode(ctx context.Context, id string) error {
-	return c.t.send(ctx, http.MethodDelete, path("nodes", id), nil, nil)
+func (c Operations) RemoveNode(ctx context.Context, id string, req RemoveNode) error {
+	where := path("nodes", id)
+	q := url.Values{}
+	if req.LoseDeleted {
+		q.Set("lose_deleted", "true")
+	}
+	if req.DryRun {
+		q.Set("dry_run", "true")
+	}
+	if len(q) > 0 {
+		where += "?" + q.Encode()
+	}
+	return c.t.send(ctx, http.MethodDelete, where, nil, nil)
 }
 
 // Partition describes one partition and its followers.

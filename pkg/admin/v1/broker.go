@@ -153,8 +153,9 @@ type NodeOperator interface {
 	UndrainNode(ctx context.Context, id meta.NodeID) error
 	// DecommissionNode asks that a node's replicas move away. A dry run changes nothing.
 	DecommissionNode(ctx context.Context, id meta.NodeID, force, dryRun bool) error
-	// RemoveNode removes a node without replicas from the cluster.
-	RemoveNode(ctx context.Context, id meta.NodeID) error
+	// RemoveNode removes a node without replicas from the cluster. It is refused if the node has the
+	// only copy of a deleted topic, unless loseDeleted is set. A dry run changes nothing.
+	RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, dryRun bool) error
 }
 
 // PartitionOperator handles leaders and replicas.

@@ -62,7 +62,16 @@ func (v operateAPI) decommission(r *http.Request) (answer, error) {
 }
 
 func (v operateAPI) remove(r *http.Request) (answer, error) {
-	return done(v.of.RemoveNode(r.Context(), nodeOf(r)))
+	lose, err := yesNo(r, "lose_deleted")
+	if err != nil {
+		return answer{}, err
+	}
+	dryRun, err := yesNo(r, "dry_run")
+	if err != nil {
+		return answer{}, err
+	}
+	web.ActOf(r.Context()).DryRun = dryRun
+	return done(v.of.RemoveNode(r.Context(), nodeOf(r), lose, dryRun))
 }
 
 // placeOf reads the topic and the partition that the path names.

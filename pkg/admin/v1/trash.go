@@ -75,9 +75,9 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 // together with topics of the name in the trash.
 func (v trashAPI) remove(r *http.Request) (answer, error) {
 	q := r.URL.Query()
-	purge, err := strconv.ParseBool(cmp.Or(q.Get("purge"), "false"))
+	purge, err := yesNo(r, "purge")
 	if err != nil {
-		return answer{}, api.Errorf(failure.Invalid, "purge %q is neither true nor false", q.Get("purge"))
+		return answer{}, err
 	}
 	in, err := strconv.ParseUint(cmp.Or(q.Get("incarnation"), "0"), 10, 64)
 	switch {
@@ -100,4 +100,14 @@ func (v trashAPI) remove(r *http.Request) (answer, error) {
 		return answer{}, failure.InvalidTopic
 	}
 	return done(v.trash.Purge(r.Context(), name, meta.Incarnation(in)))
+}
+
+// yesNo reads a parameter of the query that is true or false; false if it is missing.
+func yesNo(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	is, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		return false, api.Errorf(failure.Invalid, "%s %q is neither true nor false", name, text)
+	}
+	return is, nil
 }
