@@ -20,8 +20,14 @@ func (n *night) secured() {
 	at := "--addr http://" + n.Node("n1").HTTP + " --token-file " + first
 	n.ctl(at, "user create ops --admin")
 	n.ctl(at, "token create ops --out ops.token")
-	n.env = []string{"BROKERCTL_TOKEN=" + n.secret("ops.token")}
+	n.token = n.secret("ops.token")
+	n.env = []string{"BROKERCTL_TOKEN=" + n.token}
 	n.ctl("access enable")
+}
+
+// posts sends a body to a path of the first node, with the administrator's token.
+func (n *night) posts(path, body string) (reply, error) {
+	return httpAs(n.token, "http://"+n.Nodes[0].HTTP+path, "POST", body)
 }
 
 // secret is the token in a file.
@@ -52,7 +58,6 @@ func (n *night) authenticated(node, token string) *wire {
 func TestNightATokenIsStolen(t *testing.T) {
 	n := newNight(t, "token-stolen", nil)
 	n.topic("one", "two", "three")
-	n.secured()
 	n.ctl("topic create invoices --partitions 3 --replicas 3")
 	n.ctl("user create billing --grant 'publish orders' --grant 'subscribe invoices/*' --grant 'manage orders'")
 	n.ctl("token create billing --out billing.token")

@@ -55,13 +55,14 @@ type night struct {
 	ran   int
 	words map[string]string // what the placeholders of the page stand for
 	env   []string          // of the operator's shell, too
+	token string            // of an administrator, while access control is on
 	// systemctl, apt-get and editor do what those programs do on a node; nil: they do nothing else than fail.
 	systemctl func(node, verb, unit string) (string, error)
 	aptGet    func(node string) error
 	editor    func(node, file string) error
 }
 
-// newNight starts three nodes for the runbook of a name. change may change their options.
+// newNight starts three nodes with access control on for the runbook of a name. change may change their options.
 func newNight(t *testing.T, name string, change func(dir string, o *nodes.Options)) *night {
 	t.Helper()
 	t.Parallel()
@@ -70,6 +71,7 @@ func newNight(t *testing.T, name string, change func(dir string, o *nodes.Option
 	if n.steps = all[name]; len(n.steps) == 0 {
 		t.Fatalf("%s has no runbook %s", handbook, name)
 	}
+	n.secured()
 	return n
 }
 
@@ -318,6 +320,10 @@ func (n *night) consumer(node, name string, ready int) *wire {
 	}
 	w.send("  V2IDENTIFY\n" + sized(string(settings)))
 	w.ok()
+	if n.token != "" {
+		w.send("AUTH\n" + sized(n.token))
+		w.response()
+	}
 	w.send("SUB orders invoice\n")
 	w.ok()
 	w.send(fmt.Sprintf("RDY %d\n", ready))

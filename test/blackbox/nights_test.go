@@ -1,11 +1,13 @@
 package blackbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,7 +98,7 @@ func TestNightADiskFills(t *testing.T) {
 	}()
 	body := strings.Repeat("x", 1<<20)
 	refused := func() bool {
-		r, err := httpTo("http://"+n.Nodes[0].HTTP+"/pub?topic=orders", "POST", body)
+		r, err := n.posts("/pub?topic=orders", body)
 		return err == nil && r.code == 503
 	}
 	deadline := time.Now().Add(3 * patience)
@@ -173,7 +175,7 @@ func TestNightANodeIsSlow(t *testing.T) {
 				case <-quit:
 					return
 				default:
-					_, _ = httpTo(fmt.Sprintf("http://%s/pub?topic=orders&partition=%d", n.Nodes[0].HTTP, i), "POST", "load")
+					_, _ = n.posts(fmt.Sprintf("/pub?topic=orders&partition=%d", i), "load")
 				}
 			}
 		})
@@ -341,7 +343,7 @@ func TestNightACertificateExpires(t *testing.T) {
 	n.next()
 	n.next()
 	n.next()
-	n.shows(`ready`)
+	n.shows(`^ready`)
 	n.cured()
 }
 
@@ -357,11 +359,13 @@ func TestNightTwoOfThreeAreLost(t *testing.T) {
 	}
 	n.words["DIR"] = n.Node("n1").Data()
 	n.next()
+	n.belongsToService("n1")
 	out, err := n.try()
 	if err == nil || !strings.Contains(out, "orders/0") {
 		t.Errorf("what would be lost: %v\n%s", err, out)
 	}
 	n.next()
+	n.readableByService("n1")
 	n.systemctl = n.serviceOfAll
 	n.next()
 	n.next()
@@ -371,6 +375,49 @@ func TestNightTwoOfThreeAreLost(t *testing.T) {
 	}
 	n.ctl("message pub orders four")
 	n.cured()
+}
+
+// serviceUser is the owner of the data directory of a packaged node.
+const serviceUser = 65534
+
+// belongsToService gives the data of a node to another user than root, as whom this test perhaps runs.
+func (n *night) belongsToService(node string) {
+	n.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	for up := n.dir; up != filepath.Dir(up) && up != os.TempDir(); up = filepath.Dir(up) {
+		if err := os.Chmod(up, 0o711); err != nil { //nolint:gosec // the user has to reach it
+			n.Fatal(err)
+		}
+	}
+	err := filepath.WalkDir(n.Node(node).Data(), func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, serviceUser, serviceUser))
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// readableByService checks that nothing that root has done with the data of a node keeps the service from it.
+func (n *night) readableByService(node string) {
+	n.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	err := filepath.WalkDir(n.Node(node).Data(), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Sys().(*syscall.Stat_t).Uid != serviceUser {
+			err = fmt.Errorf("%s belongs to root", path)
+		}
+		return err
+	})
+	if err != nil {
+		n.Error(err)
+	}
 }
 
 // serviceOfAll is systemctl of each of three nodes.
@@ -392,7 +439,7 @@ func TestNightTheClusterIsLost(t *testing.T) {
 		for i := range 40 {
 			fmt.Fprintf(&bodies, "%d.%d\n", p, i)
 		}
-		if r, err := httpTo(fmt.Sprintf("http://%s/mpub?topic=orders&partition=%d", n.Nodes[0].HTTP, p), "POST", bodies.String()); err != nil || r.code != 200 {
+		if r, err := n.posts(fmt.Sprintf("/mpub?topic=orders&partition=%d", p), bodies.String()); err != nil || r.code != 200 {
 			t.Fatalf("%+v %v", r, err)
 		}
 	}

@@ -237,7 +237,10 @@ func (n *node) http(method, path, body string) reply {
 	return r
 }
 
-func httpTo(url, method, body string) (reply, error) {
+func httpTo(url, method, body string) (reply, error) { return httpAs("", url, method, body) }
+
+// httpAs is httpTo with a token, if it is not "".
+func httpAs(token, url, method, body string) (reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -245,6 +248,9 @@ func httpTo(url, method, body string) (reply, error) {
 		return reply{}, err
 	}
 	req.Close = true
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return reply{}, err
