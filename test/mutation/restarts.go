@@ -13,6 +13,18 @@ func restartMistakes() []mistake {
 			old: "o.disk == nil || o.disk.LastIndex", with: "o.disk == nil || false && o.disk.LastIndex", tests: operate, run: "Outlook",
 		},
 		{
+			name: "operators: nodes are judged by outdated metadata", file: "pkg/operate/nodes.go",
+			old: "leaderless(gone, silent); missing {", with: "leaderless(gone, silent); false && missing {", tests: operate, run: "WithoutALeader",
+		},
+		{
+			name: "operators: a dry run that an endpoint does not know is carried out", file: "pkg/admin/v1/api.go",
+			old: "&& !v.tried[pattern] {", with: "&& false && !v.tried[pattern] {", tests: []string{"./pkg/admin"}, run: "TriedOut",
+		},
+		{
+			name: "operators: a restored channel moves one in use without being told to", file: "pkg/operate/history.go",
+			old: "	case !replace:", with: "	case false:", tests: []string{"./pkg/broker"}, run: "ReplacesTheOne",
+		},
+		{
 			name: "restarts: names are synced as data", file: "pkg/vfs/syncs.go",
 			old: "nameSync = syncKind{aioSync,", with: "nameSync = syncKind{aioDataSync,", tests: vfs, run: "Names",
 		},

@@ -30,7 +30,8 @@ type API struct {
 	mux      *http.ServeMux
 	topics   topicsAPI
 	answers  *web.Answers
-	patterns []string // of mux
+	patterns []string        // of mux
+	tried    map[string]bool // patterns that take the parameter dry_run
 }
 
 // Options are the dependencies of the interface. All are required except Answers.
@@ -113,6 +114,10 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 	var lengths web.Lengths
 	v.patterns = append(v.patterns, pattern)
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("dry_run") && !v.tried[pattern] { // it must not be carried out
+			AnswerError(w, api.Errorf(failure.Invalid, "%s takes no parameter dry_run: nothing was changed", pattern))
+			return
+		}
 		var a answer
 		made, written, err := v.answers.Make(r.Context(), &lengths, func() (value any, err error) {
 			a, err = e(r)
@@ -122,6 +127,15 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 		body, _ := made.(web.JSON) // all values of /v1 are
 		write(w, a.status, body, v.topics.naming(r, err))
 	})
+}
+
+// handleTry adds an endpoint that takes the parameter dry_run: see isDryRun.
+func (v *API) handleTry(pattern string, e func(*http.Request) (answer, error)) {
+	if v.tried == nil {
+		v.tried = map[string]bool{}
+	}
+	v.tried[pattern] = true
+	v.handle(pattern, e)
 }
 
 // write answers with a body that is encoded, with a status alone, or with an error.

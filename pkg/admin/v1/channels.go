@@ -27,11 +27,11 @@ func (v channelsAPI) route(t *API) {
 	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.of(v.describe))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}/explain", v.of(v.explain))
 	t.handle("PATCH /v1/topics/{topic}/channels/{channel}", v.of(v.alter))
-	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
-	t.handle("DELETE /v1/channels", v.of(v.delete))
+	t.handleTry("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
+	t.handleTry("DELETE /v1/channels", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.of(v.empty))
+	t.handleTry("POST /v1/topics/{topic}/channels/{channel}/empty", v.of(v.empty))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.of(v.seek))
 }
 

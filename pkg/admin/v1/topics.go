@@ -39,7 +39,7 @@ func (v topicsAPI) route(t *API) {
 	t.handle("PATCH /v1/topics/{topic}", v.of(v.alter))
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
-	t.handle("POST /v1/topics/{topic}/empty", v.of(v.empty))
+	t.handleTry("POST /v1/topics/{topic}/empty", v.of(v.empty))
 	t.handle("POST /v1/topics/{topic}/partitions", v.of(v.addPartitions))
 	t.handle("GET /v1/topics/{topic}/partitions", v.of(v.partitions))
 	t.handle("GET /v1/topics/{topic}/verify", v.of(v.verify))

@@ -22,8 +22,8 @@ type trashAPI struct {
 func (v trashAPI) route(t *API) {
 	t.handle("GET /v1/deleted", v.list)
 	t.handle("POST /v1/deleted/{topic}/restore", v.restore)
-	t.handle("DELETE /v1/topics/{topic}", v.remove)
-	t.handle("DELETE /v1/topics", v.remove)
+	t.handleTry("DELETE /v1/topics/{topic}", v.remove)
+	t.handleTry("DELETE /v1/topics", v.remove)
 }
 
 func (v trashAPI) list(*http.Request) (answer, error) {
