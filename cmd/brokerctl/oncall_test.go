@@ -14,7 +14,7 @@ import (
 )
 
 // Who drains a node intends to stop it: without --stopping, too, is said what that would break.
-func TestADrainWarnsOfWhatStoppingTheNodeWouldBreak(t *testing.T) {
+func TestDrainWarnsOfWhatStoppingTheNodeWouldBreak(t *testing.T) {
 	n := leavingNode()
 	n.Troubles = nil
 	for i := range 12 {
@@ -40,7 +40,7 @@ func TestADrainWarnsOfWhatStoppingTheNodeWouldBreak(t *testing.T) {
 	}
 }
 
-func TestABalanceIsTriedOut(t *testing.T) {
+func TestBalanceIsTriedOut(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		exit int
@@ -61,7 +61,7 @@ func TestABalanceIsTriedOut(t *testing.T) {
 	}
 }
 
-func TestTheMapShowsEachRole(t *testing.T) {
+func TestMapShowsEachRole(t *testing.T) {
 	b := newFakeBroker(t)
 	partitions := []api.Partition{{
 		Topic: "t", Partition: 3, Leader: "n1", Replicas: []string{"n1", "n2", "n4", "n5", "n3"}, ISR: []string{"n1", "n5"}, Adding: []string{"n4"}, Removing: []string{"n5"},
@@ -117,7 +117,7 @@ func TestMessagesAreMadeFromATemplate(t *testing.T) {
 }
 
 // A position that a new channel cannot have is not passed over in silence, nor one for a channel that is there.
-func TestANewChannelSaysWhereItIs(t *testing.T) {
+func TestNewChannelSaysWhereItIs(t *testing.T) {
 	b := newFakeBroker(t)
 	create := func(from string) result { return b.brokerctl(t, "channel", "create", "orders/invoice", "--from", from) }
 	if r := create("9"); r.exit != exitOK || !strings.Contains(r.stderr, "the channel exists, and --from 9 does not move it; to move it: brokerctl channel seek orders/invoice --to 9") {
@@ -132,7 +132,7 @@ func TestANewChannelSaysWhereItIs(t *testing.T) {
 	}
 }
 
-func TestARestoredChannelReplacesAnother(t *testing.T) {
+func TestRestoredChannelReplacesAnother(t *testing.T) {
 	b := newFakeBroker(t)
 	for _, args := range [][]string{{}, {"--replace"}} {
 		if r := b.brokerctl(t, append([]string{"channel", "restore", "orders/invoice"}, args...)...); r.exit != exitOK {
@@ -144,7 +144,7 @@ func TestARestoredChannelReplacesAnother(t *testing.T) {
 	}
 }
 
-func TestAContextIsValidated(t *testing.T) {
+func TestContextIsValidated(t *testing.T) {
 	b := newFakeBroker(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "contexts.yaml")

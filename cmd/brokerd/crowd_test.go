@@ -73,7 +73,7 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 }
 
 // A node uses some descriptors itself, however few there are.
-func TestASmallLimitLeavesTheNodeItsDescriptors(t *testing.T) {
+func TestSmallLimitLeavesTheNodeItsDescriptors(t *testing.T) {
 	for limit, want := range map[uint64][2]int{16: {4, 3}, 64: {16, 14}, 100: {36, 32}, 256: {192, 168}, 1024: {768, 672}} {
 		c := newCrowd(limit, &config.Limits{}, nil, slog.New(slog.DiscardHandler))
 		if got := [2]int{c.max, c.maxNSQ}; got != want {
@@ -82,8 +82,8 @@ func TestASmallLimitLeavesTheNodeItsDescriptors(t *testing.T) {
 	}
 }
 
-// TestProbesAreAnsweredInACrowd has NSQ clients take all connections that they may.
-func TestProbesAreAnsweredInACrowd(t *testing.T) {
+// TestProbesAreAnsweredAtConnectionLimit has NSQ clients take all connections that they may.
+func TestProbesAreAnsweredAtConnectionLimit(t *testing.T) {
 	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
 	take := func(wrap func(net.Listener) net.Listener, of int) (taken int) {
 		conns := make(chan net.Conn, of)

@@ -13,7 +13,7 @@ import (
 )
 
 // The disk of a data directory is not mounted: the error names the link, and the directory that it means.
-func TestALinkToNowhere(t *testing.T) {
+func TestLinkToNowhere(t *testing.T) {
 	dir := t.TempDir()
 	link, to := filepath.Join(dir, "link"), filepath.Join(dir, "unmounted", "data")
 	if err := os.Symlink(to, link); err != nil {
@@ -26,7 +26,7 @@ func TestALinkToNowhere(t *testing.T) {
 }
 
 // A data directory that is moved, and one that another process has made at its path, are lost.
-func TestALostDataDirectory(t *testing.T) {
+func TestLostDataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	lock, err := lockDataDir(dir, "n1", time.Now())
 	if err != nil {

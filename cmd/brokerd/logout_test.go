@@ -66,7 +66,7 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 }
 
 // A process that ends writes its last lines, if somebody reads them, and else ends nevertheless.
-func TestTheLastLinesAreWritten(t *testing.T) {
+func TestLastLinesAreWritten(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

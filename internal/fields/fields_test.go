@@ -30,7 +30,7 @@ func TestFieldsAreReadInOrder(t *testing.T) {
 	}
 }
 
-func TestTheFirstInvalidFieldIsReported(t *testing.T) {
+func TestFirstInvalidFieldIsReported(t *testing.T) {
 	for want, read := range map[string]func(*Reader){
 		"truncated":                       func(r *Reader) { r.Next(-1) },
 		"truncated or oversized number":   func(r *Reader) { r.Next(5); r.Uvarint() },

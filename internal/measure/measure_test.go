@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestABudgetIsSpentOnceAndInTime(t *testing.T) {
+func TestBudgetIsSpentOnceAndInTime(t *testing.T) {
 	start := time.Unix(100, 0)
 	b := NewBudget(start, 5, 2)
 	for i, want := range []struct {
@@ -24,7 +24,7 @@ func TestABudgetIsSpentOnceAndInTime(t *testing.T) {
 	}
 }
 
-func TestAStampIsReadByItsRunOnly(t *testing.T) {
+func TestStampIsReadByItsRunOnly(t *testing.T) {
 	s, body := NewStamp(), make([]byte, MinBody)
 	at := time.Now().Add(time.Second)
 	s.Put(body, at)

@@ -49,7 +49,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRecord(t *testing.T) {
+func TestInvalidRecords(t *testing.T) {
 	const good = "rolling restart begun 2026-11-25T03:00:00Z: n2 restarted; pending none"
 	for _, a := range []api.Act{
 		{Object: "n2", Status: 200, Reason: ""},

@@ -114,7 +114,7 @@ type newNode struct{ waitingNode }
 func (newNode) Cluster() api.Cluster { return api.Cluster{Self: "n1", Nodes: []api.Node{}} }
 
 // An empty list of nodes or partitions would look like the answer of a cluster that has none.
-func TestANodeWithoutMetadataSaysThatThereIsNoCluster(t *testing.T) {
+func TestNodeWithoutMetadataSaysThatThereIsNoCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		f.Wait(newNode{})

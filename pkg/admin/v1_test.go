@@ -368,7 +368,7 @@ func TestV1ReportsEachPartition(t *testing.T) {
 	}
 }
 
-func TestATopicIsPlanned(t *testing.T) {
+func TestTopicIsPlanned(t *testing.T) {
 	f := orders()
 	h := serverOf(t, f).Handler()
 	for body, want := range map[string]string{

@@ -124,7 +124,7 @@ func TestDeletedChannelIsRestoredAtItsPosition(t *testing.T) {
 }
 
 // Consumers that reconnect after a deletion create the channel again, with default settings.
-func TestADeletedChannelReplacesTheOneThatConsumersCreated(t *testing.T) {
+func TestDeletedChannelReplacesTheOneThatConsumersCreated(t *testing.T) {
 	l := movedLan(t)
 	ctx := t.Context()
 	b := l.at("n2")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTheConsumerThatLeftLastIsKnown(t *testing.T) {
+func TestConsumerThatLeftLastIsKnown(t *testing.T) {
 	var d Departed
 	if name, left := d.Last(); name != "" || !left.IsZero() {
 		t.Errorf("nobody left: %s, %v", name, left)

@@ -94,7 +94,7 @@ func refusesForAMoment(t *testing.T, refusal error) {
 
 // A leader that never does what it is asked, for whatever reason, is deposed in the end: a drain would
 // never be over. A leader that does not answer gives up all its partitions together.
-func TestALeaderIsNotAskedForEver(t *testing.T) {
+func TestLeaderIsNotAskedForEver(t *testing.T) {
 	for _, test := range []struct {
 		what       string
 		partitions int
@@ -146,7 +146,7 @@ func TestALeaderIsNotAskedForEver(t *testing.T) {
 	}
 }
 
-func TestUrgentElectionsAreNotPrepared(t *testing.T) {
+func TestUrgentElectionsAskNoLeader(t *testing.T) {
 	var s meta.State
 	for i, c := range []meta.Command{
 		meta.NodeStarted{Node: meta.Node{ID: "n1"}},

@@ -146,7 +146,7 @@ func TestFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 }
 
 // Without room for the segment that would replace the last one, the others go first: they make the room.
-func TestAFullDiskDeletesTheOtherSegmentsFirst(t *testing.T) {
+func TestFullDiskDeletesTheOtherSegmentsFirst(t *testing.T) {
 	fsys := vfstest.NewFaulty(vfs.NewCrashable())
 	l, w := finishedLog(t, fsys, 40)
 	segments := l.Stats().Segments

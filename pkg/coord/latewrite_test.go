@@ -73,7 +73,7 @@ func lateWrite(t *testing.T, then error, test func(r *rig, written, behind <-cha
 
 // A publish is answered in time, also if the disk hangs in its write: it may be stored, where the log ended. What
 // waits behind it is refused.
-func TestAWriteThatHangsIsAnsweredInTime(t *testing.T) {
+func TestWriteThatHangsIsAnsweredInTime(t *testing.T) {
 	lateWrite(t, nil, func(r *rig, written, behind <-chan outcome, release func()) {
 		if o := <-written; !errors.Is(o.err, failure.Unconfirmed) || fate.Of(o.err) != fate.Uncertain || !o.at.Written || o.at.First != 1 {
 			t.Errorf("what is being written: %+v", o)
@@ -98,7 +98,7 @@ func TestAWriteThatHangsIsAnsweredInTime(t *testing.T) {
 
 // Whoever was told that a message may be stored at an offset, such as a table of dedup ids, must not find another
 // message there: if the write has had no effect, for lack of space, it is repeated.
-func TestAWriteThatWasToldAndHadNoEffectIsRepeated(t *testing.T) {
+func TestWriteThatWasToldAndHadNoEffectIsRepeated(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		lateWrite(t, syscall.ENOSPC, func(r *rig, written, behind <-chan outcome, release func()) {
 			release()
@@ -131,7 +131,7 @@ func TestAWriteThatWasToldAndHadNoEffectIsRepeated(t *testing.T) {
 
 // One goroutine writes for all logs that take part in rounds. If it hangs for another one, a publish that waits for
 // the next round is refused in time.
-func TestAPublishIsRefusedInTimeWhileARoundHangs(t *testing.T) {
+func TestPublishIsRefusedInTimeWhileARoundHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, journal := newJournaledRig(t, vfs.NewMem())
 		other := stuck{make(chan struct{})}

@@ -246,7 +246,7 @@ func TestNobodyFindsIDsThatShareASlot(t *testing.T) {
 	}
 }
 
-func TestTheLaterEntryOfAnIDCounts(t *testing.T) {
+func TestLaterEntryOfIDCounts(t *testing.T) {
 	var table table
 	h := hashOf(1)
 	table.Add(h, 1, 1)

@@ -111,7 +111,7 @@ type disk struct {
 func (d *disk) Usage(string) (vfs.Usage, error) { return d.usage, nil }
 
 // A file system without inodes takes no segment, however many bytes are free.
-func TestADiskWithoutInodesIsLow(t *testing.T) {
+func TestDiskWithoutInodesIsLow(t *testing.T) {
 	d := &disk{usage: vfs.Usage{Total: 1 << 40, Free: 1 << 39, FewFiles: true}}
 	var said bytes.Buffer
 	s := New(d, "/data", 1<<20, slog.New(slog.NewTextHandler(&said, nil)))

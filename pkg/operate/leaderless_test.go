@@ -20,7 +20,7 @@ func TestNothingIsDecidedAboutNodesWithoutALeader(t *testing.T) {
 	}
 }
 
-func TestAnElectionThatGoesWellIsNoNews(t *testing.T) {
+func TestSuccessfulElectionIsNotReported(t *testing.T) {
 	for _, gone := range []time.Duration{0, time.Second, electionTime} {
 		if r, told := leaderless(gone, []string{"n2"}); told {
 			t.Errorf("after %v: %+v", gone, r)

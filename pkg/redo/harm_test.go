@@ -249,7 +249,7 @@ func TestLastRecordOfOlderHalfIsNoTornEnd(t *testing.T) {
 }
 
 // The loss of a record is the loss of the writes in it. Other records name its files again, or the other half does.
-func TestTheLossOfANameIsTheLossOfOneRecord(t *testing.T) {
+func TestLossOfANameIsTheLossOfOneRecord(t *testing.T) {
 	t.Run("named again", func(t *testing.T) {
 		disk := vfs.NewCrashable()
 		o := small()

@@ -67,7 +67,7 @@ func TestChannelMissingFromOlderSnapshotSkipsNothing(t *testing.T) {
 }
 
 // What a channel had when its leader started is no rate of messages that come in.
-func TestABacklogDoesNotComeInAtAStart(t *testing.T) {
+func TestBacklogDoesNotComeInAtAStart(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.publish("1", "2", "3", "4", "5")

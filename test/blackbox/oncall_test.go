@@ -53,7 +53,7 @@ func TestOnCallChangesSurviveAKill(t *testing.T) {
 }
 
 // A node whose log nobody reads any more goes on.
-func TestANodeSurvivesTheReaderOfItsLog(t *testing.T) {
+func TestNodeSurvivesTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	if err := n.stderr.Close(); err != nil {
@@ -67,7 +67,7 @@ func TestANodeSurvivesTheReaderOfItsLog(t *testing.T) {
 }
 
 // A node whose data directory is moved away would acknowledge what its next start does not find.
-func TestANodeStopsWithoutItsDataDirectory(t *testing.T) {
+func TestNodeStopsWithoutItsDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, dir)

@@ -191,7 +191,7 @@ func TestTAPTestsAreCountedByTheirLines(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfGoNSQIsReplaced(t *testing.T) {
+func TestSecretOfGoNSQIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.go")
 	before := "\tAuthSecret string `opt:\"auth_secret\"`\n\tOther int `opt:\"other\" default:\"1\"`\n"

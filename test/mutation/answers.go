@@ -51,11 +51,11 @@ func failureMistakes() []mistake {
 		{
 			name: "fields: a count of more than there is is believed", file: "internal/fields/fields.go",
 			old: "if n > uint64(len(r.Rest)/size) {", with: "if false {",
-			tests: []string{"./internal/fields"}, run: "TheFirstInvalidField",
+			tests: []string{"./internal/fields"}, run: "TestFirstInvalidFieldIsReported",
 		},
 		{
 			name: "fields: a number has two encodings", file: "internal/fields/fields.go",
-			old: "case n > 1 && r.Rest[n-1] == 0:", with: "case false:", tests: []string{"./internal/fields"}, run: "TheFirstInvalidField",
+			old: "case n > 1 && r.Rest[n-1] == 0:", with: "case false:", tests: []string{"./internal/fields"}, run: "TestFirstInvalidFieldIsReported",
 		},
 		{
 			name: "failure: an error loses its kind between nodes", file: "pkg/forward/errors.go",

@@ -61,11 +61,11 @@ func backupMistakes() []mistake {
 	return []mistake{
 		{
 			name: "rates: a backlog comes in at a start", file: "pkg/topic/channel.go",
-			old: "flow.Totals{In: s.Counts(p.o.Log.End()).Messages}", with: "flow.Totals{}", tests: []string{"./pkg/topic"}, run: "TestABacklogDoesNotComeIn",
+			old: "flow.Totals{In: s.Counts(p.o.Log.End()).Messages}", with: "flow.Totals{}", tests: []string{"./pkg/topic"}, run: "TestBacklogDoesNotComeIn",
 		},
 		{
 			name: "process: another data directory at its path is its own", file: "cmd/brokerd/lock.go",
-			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil", tests: []string{"./cmd/brokerd"}, run: "TestALostDataDirectory",
+			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil", tests: []string{"./cmd/brokerd"}, run: "TestLostDataDirectory",
 		},
 		{
 			name: "process: it waits for the reader of its log", file: "cmd/brokerd/logout.go",

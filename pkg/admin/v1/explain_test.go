@@ -213,7 +213,7 @@ func TestExplanationNamesAFew(t *testing.T) {
 }
 
 // A program can tell for how long a channel has had a problem.
-func TestACauseSaysSinceWhen(t *testing.T) {
+func TestCauseSaysSinceWhen(t *testing.T) {
 	now := time.Now()
 	left, taken := now.Add(-2*time.Hour), now.Add(-5*time.Minute)
 	topic := api.Topic{Name: "t", Partitions: []api.Partition{{Leader: "n1"}}}

@@ -114,7 +114,7 @@ func TestTrashIsPurgedInTime(t *testing.T) {
 
 // A wall clock that is set forward purges nothing until it has stayed there for age.StepTrust,
 // also for a controller that takes over meanwhile.
-func TestAStepOfTheClockPurgesNothing(t *testing.T) {
+func TestStepOfTheClockPurgesNothing(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	s := largeState(t)
 	step := time.Duration(0)
