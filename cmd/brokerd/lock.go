@@ -28,8 +28,9 @@ const ownPoll = time.Second
 type dirLock struct {
 	io.Closer
 
-	dir  string
-	file os.FileInfo // of the lock
+	dir   string
+	file  os.FileInfo // of the lock
+	fresh bool        // no process has used the directory before
 }
 
 // lost returns an error if the directory was moved or removed, or its lock was. What the node
@@ -69,6 +70,7 @@ func lockDataDir(dir, nodeID string, now time.Time) (*dirLock, error) {
 		}
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
+	_, before := os.Stat(filepath.Join(dir, lockFile))
 	lock, err := vfs.OS{}.Lock(filepath.Join(dir, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, exitWith(exitTemporary, fmt.Errorf("data directory %s is in use by %s", dir, holder(dir)))
@@ -86,7 +88,7 @@ func lockDataDir(dir, nodeID string, now time.Time) (*dirLock, error) {
 		lock.Close()
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
-	return &dirLock{lock, dir, file}, nil
+	return &dirLock{lock, dir, file, errors.Is(before, fs.ErrNotExist)}, nil
 }
 
 // asOwner calls f with the rights of the user whose process uses a data directory: files that root

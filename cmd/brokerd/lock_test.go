@@ -33,8 +33,8 @@ func TestLostDataDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if err := lock.lost(); err != nil {
-		t.Errorf("in place: %v", err)
+	if err := lock.lost(); err != nil || !lock.fresh {
+		t.Errorf("in place: %v, new: %v", err, lock.fresh)
 	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
@@ -58,6 +58,12 @@ func TestLostDataDirectory(t *testing.T) {
 	}
 	if err := lock.lost(); err != nil {
 		t.Errorf("at the end of a link: %v", err)
+	}
+	lock.Close()
+	if again, err := lockDataDir(dir, "n1", time.Now()); err != nil || again.fresh {
+		t.Errorf("used before: %v", err)
+	} else {
+		again.Close()
 	}
 }
 

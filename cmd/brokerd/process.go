@@ -64,6 +64,9 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if lock.fresh {
+		p.log.Info("data directory is new: if there should be data in it, stop the node and check that its disk is mounted", "dir", o.DataDir)
+	}
 	if p.certs, err = loadCertificates(o.TLS); err != nil {
 		return err
 	}

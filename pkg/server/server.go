@@ -120,7 +120,7 @@ func (s *Server) dropListener(ln net.Listener) {
 	if !open {
 		return
 	}
-	if err := ln.Close(); err != nil {
+	if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("cannot close listener", "error", err)
 	}
 }
