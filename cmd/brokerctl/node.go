@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 
@@ -18,14 +17,9 @@ func newNodeCommand(g *globals) *cobra.Command {
 	cmd := newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
 		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
-	cmd.Long = strings.TrimSpace(nodeProcedures)
+	cmd.Long = helpOf("node")
 	return cmd
 }
-
-// nodeProcedures are the steps of what operators do with nodes. A test runs the commands.
-//
-//go:embed node.txt
-var nodeProcedures string
 
 // nodeTable shows nodes, one per line.
 func nodeTable(p *page, nodes []api.Node) {
@@ -212,14 +206,9 @@ type nodeDrainOptions struct {
 func newNodeDrainCommand(g *globals) *cobra.Command {
 	var o nodeDrainOptions
 	cmd := &cobra.Command{
-		Use:   "drain NODE",
-		Short: "Move all leaderships off a node before stopping it",
-		Long: `Move all leaderships off a node: other in-sync replicas take over gracefully, and the node leads
-nothing until it is undrained, even after a restart. It continues to serve clients and to follow.
-The drain is refused if a partition would lose its leader; with --stopping also if a partition
-would fall below min_isr and refuse messages once the node is stopped. Without --stopping, such partitions are
-named in a warning. --dry-run asks the cluster whether it would refuse the drain, and changes nothing. The refusal
-names the partitions: partition describe shows what their other replicas lack. To cancel, use node undrain.`,
+		Use:     "drain NODE",
+		Short:   "Move all leaderships off a node before stopping it",
+		Long:    helpOf("node-drain"),
 		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
@@ -303,9 +292,7 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decommission NODE",
 		Short: "Move all data off a node before removing it",
-		Long: `Move all data off a node: it is drained, and its replicas move to other nodes, a few at a time. A
-replica is removed from it only after its replacement is in sync. The node may be down. When it holds
-no replicas, stop it and remove it. To cancel, use brokerctl node undrain.`,
+		Long:  helpOf("node-decommission"),
 		Example: `  brokerctl node decommission n3 --dry-run
   brokerctl node decommission n3 --wait && ssh n3 systemctl stop brokerd && brokerctl node remove n3`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
@@ -388,11 +375,8 @@ func newNodeRemoveCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove an empty node from the cluster permanently",
-		Long: `Remove a node from the cluster permanently. It is refused while the node holds a replica: decommission
-it first. A removed node stops; to join again it must start with an empty data directory. If it was a
-voter, another node becomes one. Copies of deleted topics do not move to other nodes. If it has the only
-copy of a topic that can still be restored, the removal is refused unless --lose-deleted is given.`,
-		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
+		Long:  helpOf("node-remove"),
+		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, req, sure, args[0]) },
 	}
 	cmd.Flags().BoolVar(&req.LoseDeleted, "lose-deleted", false, "remove it even if deleted topics can then no longer be restored")

@@ -40,14 +40,7 @@ func newRollingVerb(g *globals, o *rollingOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restart --exec COMMAND",
 		Short: "Restart all nodes, one at a time",
-		Long: `Restart the nodes of the cluster one after another, the controller last. A node is restarted when all others are
-up and everything is in sync; it is drained first, so that no publish fails. The shell of this machine runs COMMAND to
-restart it; {{.Node}}, {{.Host}}, {{.Hostname}}, {{.TCPAddress}}, {{.HTTPAddress}} and {{.ClusterAddress}} are replaced
-by those of the node. The next node follows when this one has started and each of its replicas is in sync.
-
-A run that stops reports the node and the node's state. --continue continues the run, also after brokerctl was killed,
-and from another machine, because the audit log records the progress. A node that has started since it was drained is
-not restarted again.`,
+		Long:  helpOf("rolling"),
 		Example: `  brokerctl rolling restart --exec 'ssh {{.Host}} systemctl restart brokerd'
   brokerctl rolling restart --continue --exec 'ssh {{.Host}} systemctl restart brokerd'`,
 		Args: noArgs,

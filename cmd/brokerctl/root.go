@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -77,17 +78,9 @@ func run(ctx context.Context, args []string, env environment) int {
 
 func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "brokerctl",
-		Short: "Operate a cluster of brokerd",
-		Long: `brokerctl operates a cluster of brokerd. Any node answers for the whole cluster.
-
-Begin with brokerctl cluster health, which names what is wrong, and brokerctl channel explain T/C, which names what
-holds a channel up. brokerctl node --help has the steps to restart, replace and remove a node, brokerd recover --help
-those for a cluster that has lost the majority of its nodes.
-
-Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition failed,
-5 not authorized, 6 unreachable or timed out, 7 partial success, 10 cluster unhealthy,
-11 cluster degraded.`,
+		Use:               "brokerctl",
+		Short:             "Operate a cluster of brokerd",
+		Long:              helpOf("brokerctl"),
 		Version:           thisProgram().String(),
 		Args:              cobra.ArbitraryArgs, // groupOnly refuses them with its own text
 		SilenceUsage:      true,
@@ -257,3 +250,12 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 
 // isInterrupted reports whether the user has interrupted the command.
 func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+//go:embed help
+var helpTexts embed.FS
+
+// helpOf returns the long help of a command, from the directory help.
+func helpOf(command string) string {
+	text, _ := helpTexts.ReadFile("help/" + command + ".txt") // a test reads the help of every command
+	return strings.TrimSpace(string(text))
+}

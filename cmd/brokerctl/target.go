@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -92,7 +93,7 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 // missingOf returns the nodes that are missing in any of the objects.
 func missingOf[T any](all []T, of func(T) []string) (missing []string) {
 	for _, x := range all {
-		missing = api.Union(missing, of(x))
+		missing = words.Union(missing, of(x))
 	}
 	return missing
 }

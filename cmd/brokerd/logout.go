@@ -23,7 +23,8 @@ const (
 // logOut writes log lines, one with each Write, to a file that may stop taking them: a pipe whose
 // reader hangs, or the socket of a service manager that does. Nobody waits for it. A line that the
 // file takes at once is written at once; others wait in memory for a goroutine that writes them in
-// order, and lines beyond logWaiting are dropped and counted. It is safe for concurrent use.
+// order. Lines beyond logWaiting are dropped and counted, and so are all that follow until none waits.
+// It is safe for concurrent use.
 type logOut struct {
 	to    io.Writer
 	takes func() bool     // reports whether a short line can be written without waiting
@@ -60,7 +61,7 @@ func (l *logOut) Write(line []byte) (int, error) {
 	if l.idle == nil && len(line) <= logAtOnce && l.takes() {
 		return l.to.Write(line)
 	}
-	if l.size+len(line) > logWaiting {
+	if l.dropped > 0 || l.size+len(line) > logWaiting { // the report stands where all dropped lines are missing
 		l.dropped++
 		return len(line), nil
 	}

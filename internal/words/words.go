@@ -1,7 +1,10 @@
 // Package words formats numbers, sizes and names for people.
 package words
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Plural returns "1 message" or "3 messages".
 func Plural[T ~int | ~int64](n T, noun string) string {
@@ -59,4 +62,11 @@ func editDistance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
+}
+
+// Union returns the names that are in a or in b, sorted, each once: nil for none.
+func Union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }

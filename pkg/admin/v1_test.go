@@ -397,7 +397,7 @@ func TestWhatHurtsIsTriedOut(t *testing.T) {
 		"DELETE /v1/topics/orders?dry_run=maybe":                         `"invalid"`,
 		"POST /v1/topics/orders/pause?dry_run=true":                      `takes no parameter dry_run: nothing was changed`,
 		"POST /v1/topics/orders/channels/bill/undo?dry_run=false":        `takes no parameter dry_run`,
-		"DELETE /v1/nodes/n1?dry_run=true":                               `takes no parameter dry_run`,
+		"POST /v1/nodes/n1/undrain?dry_run=true":                         `takes no parameter dry_run`,
 		"DELETE /v1/channels?topic=orders&channel=bill&dry_run=true":     `"name":"bill"`,
 		"DELETE /v1/topics/none?dry_run=true":                            `"not_found"`,
 		"POST /v1/topics/orders/empty?dry_run=true":                      `"name":"orders"`,

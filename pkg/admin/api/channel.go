@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ChannelSummary is a channel within a Topic or a ChannelList. Depth counts waiting messages,
 // neither in flight nor deferred.
@@ -43,11 +46,13 @@ type AllChannels struct {
 func ChannelsOf(topics []Topic) AllChannels {
 	all := AllChannels{Channels: []TopicChannel{}}
 	for _, t := range topics {
-		all.MissingNodes = Union(all.MissingNodes, t.MissingNodes)
+		all.MissingNodes = append(all.MissingNodes, t.MissingNodes...)
 		for _, c := range t.Channels {
 			all.Channels = append(all.Channels, TopicChannel{t.Name, c})
 		}
 	}
+	slices.Sort(all.MissingNodes)
+	all.MissingNodes = slices.Compact(all.MissingNodes)
 	return all
 }
 

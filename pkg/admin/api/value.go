@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,11 +103,4 @@ func (s *Sync) UnmarshalJSON(raw []byte) error {
 	}
 	*s = v
 	return nil
-}
-
-// Union returns the names that are in a or in b, sorted, each once: nil for none.
-func Union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -104,7 +105,7 @@ func rounded(rate float64) float64 { return math.Round(rate*1000) / 1000 }
 func (v lagAPI) consumers(r *http.Request) (answer, error) {
 	out := api.ConsumerList{Consumers: []api.TopicConsumer{}}
 	for _, t := range v.channels.topics.broker.ClusterStats(r.Context(), "", "", true) {
-		out.MissingNodes = api.Union(out.MissingNodes, t.MissingNodes)
+		out.MissingNodes = words.Union(out.MissingNodes, t.MissingNodes)
 		for _, c := range t.Channels {
 			for _, k := range apiChannel(t.Name, c).Consumers {
 				out.Consumers = append(out.Consumers, api.TopicConsumer{Topic: t.Name, Channel: c.Name, Consumer: k})

@@ -22,7 +22,7 @@ func (v operateAPI) route(t *API) {
 	t.handle("POST /v1/nodes/{node}/drain", v.drain)
 	t.handle("POST /v1/nodes/{node}/undrain", v.undrain)
 	t.handle("POST /v1/nodes/{node}/decommission", v.decommission)
-	t.handle("DELETE /v1/nodes/{node}", v.remove)
+	t.handleTry("DELETE /v1/nodes/{node}", v.remove)
 	t.handle("GET /v1/topics/{topic}/partitions/{partition}", v.partition)
 	t.handle("POST /v1/topics/{topic}/partitions/{partition}/transfer", v.transfer)
 	t.handle("POST /v1/topics/{topic}/partitions/{partition}/elect", v.elect)
@@ -66,11 +66,10 @@ func (v operateAPI) remove(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	dryRun, err := yesNo(r, "dry_run")
+	dryRun, err := isDryRun(r)
 	if err != nil {
 		return answer{}, err
 	}
-	web.ActOf(r.Context()).DryRun = dryRun
 	return done(v.of.RemoveNode(r.Context(), nodeOf(r), lose, dryRun))
 }
 

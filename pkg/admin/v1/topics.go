@@ -117,7 +117,7 @@ func (v topicsAPI) list(r *http.Request) (answer, error) {
 	for _, t := range v.broker.Topics() {
 		one := apiTopic(cluster, t, stats[t.Name])
 		list.Topics = append(list.Topics, one)
-		list.MissingNodes = api.Union(list.MissingNodes, one.MissingNodes)
+		list.MissingNodes = words.Union(list.MissingNodes, one.MissingNodes)
 	}
 	return success(list)
 }
@@ -319,7 +319,7 @@ func (v topicsAPI) listPartitions(r *http.Request) (answer, error) {
 		for _, p := range apiPartitions(t, stats[t.Name]) {
 			p.Topic = t.Name
 			list.Partitions = append(list.Partitions, p)
-			list.MissingNodes = api.Union(list.MissingNodes, p.MissingNodes)
+			list.MissingNodes = words.Union(list.MissingNodes, p.MissingNodes)
 		}
 	}
 	return success(list)
