@@ -65,7 +65,7 @@ func backupMistakes() []mistake {
 		},
 		{
 			name: "process: another data directory at its path is its own", file: "cmd/brokerd/lock.go",
-			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil", tests: []string{"./cmd/brokerd"}, run: "TestLostDataDirectory",
+			old: "err == nil && os.SameFile(now, l.file)", with: "err == nil && now != nil", tests: []string{"./cmd/brokerd"}, run: "TestLostDataDirectory",
 		},
 		{
 			name: "process: it waits for the reader of its log", file: "cmd/brokerd/logout.go",
