@@ -132,7 +132,7 @@ func letterMistakes() []mistake {
 		},
 		{
 			name: "dead letter: it goes round for ever", file: "pkg/deadletter/worker.go",
-			old: "o.Earlier = before.Earlier + 1", with: "o.Earlier = 1",
+			old: "o.Earlier = before.Earlier + 1", with: "o.Earlier = before.Earlier",
 			tests: []string{"./pkg/broker"}, run: "GoRoundForEver",
 		},
 		{

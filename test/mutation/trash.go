@@ -10,7 +10,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: the only copy is not told", file: "pkg/meta/trash.go",
-			old: "alone || len(p.Replicas) == 1", with: "alone", tests: []string{"./pkg/meta"}, run: "TestTrashOfANode",
+			old: " || len(p.ISR) == 1 && p.ISR[0] == id", with: "", tests: []string{"./pkg/meta"}, run: "TestTrashOfANode",
 		},
 		{
 			name: "trash: a start removes what can be restored", file: "pkg/removal/removal.go",
