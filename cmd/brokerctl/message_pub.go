@@ -46,7 +46,7 @@ If a batch fails, earlier batches remain published and the exit code is 7.`,
 			if _, err := topicForm.parse(cmd, args[:min(1, len(args))]); err != nil {
 				return err
 			}
-			return o.validate(args[1:])
+			return o.validate(args[1:], cmd.Flags().Changed("count"))
 		},
 		ValidArgsFunction: topicForm.complete(g),
 		RunE:              func(cmd *cobra.Command, args []string) error { return publish(cmd, g, o, args[0], args[1:]) },
@@ -67,7 +67,7 @@ func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&o.count, "count", 0, "publish each argument `N` times, as a template with {{.N}} and {{.Now}}")
 }
 
-func (o *pubOptions) validate(messages []string) error {
+func (o *pubOptions) validate(messages []string, counted bool) error {
 	switch {
 	case o.partition < -1:
 		return usageError("--partition must not be below 0")
@@ -78,8 +78,8 @@ func (o *pubOptions) validate(messages []string) error {
 	case o.file != "" && len(messages) > 0:
 		return usageError("give messages on the command line or with --file, not both")
 	}
-	if o.count < 0 || o.count > 0 && o.file != "" {
-		return usageError("--count must not be below 0, and applies to messages on the command line")
+	if counted && (o.count < 1 || o.file != "") {
+		return usageError("--count must be above 0, and applies to messages on the command line")
 	}
 	if slices.Contains(messages, "") {
 		return usageError("a message must not be empty")

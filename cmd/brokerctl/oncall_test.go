@@ -109,7 +109,7 @@ func TestMessagesAreMadeFromATemplate(t *testing.T) {
 		t.Errorf("%q %q", bodies, dedup)
 	}
 	before := len(b.changes())
-	for _, args := range [][]string{{"--count", "-1", "x"}, {"--count", "2", "-f", "-"}, {"--count", "1", "{{.X}}"}} {
+	for _, args := range [][]string{{"--count", "-1", "x"}, {"--count", "0", "x"}, {"--count", "2", "-f", "-"}, {"--count", "1", "{{.X}}"}} {
 		if r := b.brokerctl(t, append([]string{"message", "pub", "orders"}, args...)...); r.exit != failure.ExitUsage || len(b.changes()) != before {
 			t.Errorf("%q: exit %d, %s", args, r.exit, r.stderr)
 		}

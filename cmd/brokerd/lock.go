@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -44,21 +45,16 @@ func (l *dirLock) lost() error {
 		"the node stops, because its next start would not find what it writes; put the directory back before that", l.dir, lockFile))
 }
 
-// watch sends to gone when the directory is lost. It ends when ctx does.
+// watch sends to gone once the directory is lost, and returns when ctx ends. gone has room for one error.
 func (l *dirLock) watch(ctx context.Context, gone chan<- error) {
-	tick := time.NewTicker(ownPoll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	beat.Every(ctx, ownPoll, func() {
 		if err := l.lost(); err != nil {
-			gone <- err
-			return
+			select {
+			case gone <- err:
+			default: // the process is stopping
+			}
 		}
-	}
+	})
 }
 
 // lockDataDir creates the data directory if it is missing and locks it for this process. It

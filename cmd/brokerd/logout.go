@@ -21,8 +21,8 @@ const (
 )
 
 // logOut writes log lines, one with each Write, to a file that may stop taking them: a pipe whose
-// reader hangs, or the socket of a service manager that does. Nobody waits for it. A line that the
-// file takes at once is written at once; others wait in memory for a goroutine that writes them in
+// reader hangs, or the socket of a service manager that hangs. Write does not wait for it. A line that
+// the file takes at once is written at once; others wait in memory for a goroutine that writes them in
 // order. Lines beyond logWaiting are dropped and counted, and so are all that follow until none waits.
 // It is safe for concurrent use.
 type logOut struct {
@@ -84,7 +84,7 @@ func (l *logOut) drain() {
 			}
 			return
 		}
-		_, _ = l.to.Write(line) // an error has nobody to be reported to
+		_, _ = l.to.Write(line) // an error cannot be logged: this is the log
 		l.mu.Lock()
 		l.size -= len(line)
 		l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// logLines logs lines, which nobody reads.
+// logLines logs lines while the pipe is not read.
 func logLines(t *testing.T, log *slog.Logger, lines int, filler string) {
 	t.Helper()
 	logged := make(chan struct{})
@@ -65,7 +65,7 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// A process that ends writes its last lines, if somebody reads them, and else ends nevertheless.
+// A process that ends writes its last lines if they are read, and ends otherwise, too.
 func TestLastLinesAreWritten(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

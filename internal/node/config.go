@@ -105,7 +105,7 @@ func (e *AddressError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong with it.
 func (e *AddressError) Unwrap() error { return e.Err }
 
-// NoPlace reports whether err means that the cluster has no place for this node until somebody
+// NoPlace reports whether err means that the cluster has no place for this node until an operator
 // changes something.
 func NoPlace(err error) bool {
 	for _, why := range []error{

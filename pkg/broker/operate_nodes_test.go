@@ -38,7 +38,7 @@ func TestDrainIsRefusedIfNoOtherNodeCanLead(t *testing.T) {
 	if err := b.Operator.DrainNode(ctx, "n2", api.DrainNode{DryRun: true}); err != nil {
 		t.Error(err)
 	}
-	// What stopping it would break is said also where nobody asked for that.
+	// The description of a node lists what stopping it would break, also without a drain.
 	want := []api.Trouble{{Kind: "min_isr", Topic: "t", Nodes: []string{"n2", "n3"}, What: "the in-sync replicas would fall below min_isr"}}
 	if d, err := b.Operator.DescribeNode(ctx, "n2"); err != nil || d.Intent != "" || !cmp.Equal(d.IfStopped, want) {
 		t.Errorf("after a dry run: %+v, %v", d, err)

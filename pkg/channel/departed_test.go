@@ -9,7 +9,7 @@ import (
 func TestConsumerThatLeftLastIsKnown(t *testing.T) {
 	var d Departed
 	if name, left := d.Last(); name != "" || !left.IsZero() {
-		t.Errorf("nobody left: %s, %v", name, left)
+		t.Errorf("without departures: %s, %v", name, left)
 	}
 	at := time.Unix(1, 0)
 	for i := range 3 * keepDeparted {

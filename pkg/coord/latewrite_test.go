@@ -96,8 +96,8 @@ func TestWriteThatHangsIsAnsweredInTime(t *testing.T) {
 	})
 }
 
-// Whoever was told that a message may be stored at an offset, such as a table of dedup ids, must not find another
-// message there: if the write has had no effect, for lack of space, it is repeated.
+// A table of dedup ids that has noted an offset for a message must not find another message there: a write that had
+// no effect, for lack of space, is repeated.
 func TestWriteThatWasToldAndHadNoEffectIsRepeated(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		lateWrite(t, syscall.ENOSPC, func(r *rig, written, behind <-chan outcome, release func()) {

@@ -259,7 +259,7 @@ func TestStartSyncsAllAtOnceOnOneDiskOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, journaled, report, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
+		_, journaled, report, err := d.Journaled(redo.Options{SyncAll: !want}, slog.New(slog.DiscardHandler), func(error) {})
 		if err != nil {
 			t.Fatal(err)
 		}

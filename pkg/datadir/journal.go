@@ -23,6 +23,8 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		replicas, err := d.FS.ReadDir(d.replicas())
 		o.SyncAll = o.SyncAll || err == nil && len(replicas) >= syncAllFrom
 		o.VolumeFrom = cmp.Or(o.VolumeFrom, syncAllFrom)
+	} else {
+		o.SyncAll, o.VolumeFrom = false, 0
 	}
 	journaled, report, err := redo.Open(d.FS, o)
 	if err != nil {

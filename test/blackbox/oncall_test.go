@@ -52,7 +52,7 @@ func TestOnCallChangesSurviveAKill(t *testing.T) {
 	}
 }
 
-// A node whose log nobody reads any more goes on.
+// A node continues when its log is no longer read.
 func TestNodeSurvivesTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

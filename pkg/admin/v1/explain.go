@@ -192,8 +192,8 @@ func (d *diagnosis) since(at time.Time) {
 	}
 }
 
-// noConsumer names the last consumer. If none is known, nobody has consumed the oldest message since it was
-// published.
+// noConsumer names the last consumer. If none is known, no consumer has been subscribed since the oldest
+// message was published.
 func (d *diagnosis) noConsumer() {
 	const do, what = "start a consumer of the channel", "no consumer is subscribed"
 	if at := d.now.LeftAt; at != nil {

@@ -225,7 +225,7 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 		"the last consumer left": {func(c *api.Channel) {
 			c.Consumers, c.InFlight, c.LastConsumer, c.LeftAt = nil, 0, "worker-7 (10.0.0.9:1)", &left
 		}, left, "no consumer is subscribed; the last one, worker-7 (10.0.0.9:1), left 2h ago"},
-		"nobody ever consumed": {func(c *api.Channel) {
+		"never consumed": {func(c *api.Channel) {
 			c.Consumers, c.InFlight, c.OldestAge = nil, 0, api.Duration(now.Sub(left))
 		}, left, "and none was since the leaders of the partitions took over"},
 		"a consumer holds a message": {func(c *api.Channel) {

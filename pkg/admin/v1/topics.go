@@ -1,13 +1,11 @@
 package v1
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/listing"
@@ -256,13 +254,9 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 
 // isDryRun reads the parameter dry_run of a request without a body.
 func isDryRun(r *http.Request) (bool, error) {
-	text := r.URL.Query().Get("dry_run")
-	dry, err := strconv.ParseBool(cmp.Or(text, "false"))
-	if err != nil {
-		return false, api.Errorf(failure.Invalid, "dry_run %q is neither true nor false", text)
-	}
+	dry, err := yesNo(r, "dry_run")
 	web.ActOf(r.Context()).DryRun = dry
-	return dry, nil
+	return dry, err
 }
 
 func (v topicsAPI) delete(r *http.Request, t *meta.Topic) (answer, error) {
