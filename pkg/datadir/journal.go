@@ -2,10 +2,12 @@ package datadir
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -19,6 +21,7 @@ import (
 func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll
+	o.Unwritable = func(path string, err error) error { return d.suspectOwner(path, err, log) }
 	if d.onOneDisk() {
 		replicas, err := d.FS.ReadDir(d.replicas())
 		o.SyncAll = o.SyncAll || err == nil && len(replicas) >= syncAllFrom
@@ -40,6 +43,10 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 	if report.Damaged {
 		log.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
 			"path", o.Dir)
+	}
+	if len(report.Kept) > 0 {
+		log.Error("redo journal has writes that a file lacks, and is kept; delete it when the replica was repaired",
+			"paths", report.Kept)
 	}
 	d.FS = journaled
 	return d, journaled, report, nil
@@ -87,13 +94,38 @@ func (d Dir) suspectAll() error {
 			return err
 		}
 		for _, replica := range replicas {
-			mark := filepath.Join(replica, MarkSuspect)
-			if err := vfs.WriteFileSynced(d.FS, mark, []byte(`"redo journal corrupt"`)); err != nil {
+			if err := d.suspect(replica, "redo journal corrupt"); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// suspectOwner durably marks the replica as suspect whose file lacks its last synced writes. A file of
+// anything else is needed for the node to start: then it returns the error that the file failed with.
+func (d Dir) suspectOwner(path string, failed error, log *slog.Logger) error {
+	below, found := strings.CutPrefix(path, d.Topics()+string(filepath.Separator))
+	names := strings.SplitN(below, string(filepath.Separator), 3)
+	if !found || len(names) < 3 {
+		return failed
+	}
+	replica := filepath.Join(d.Topics(), names[0], names[1])
+	log.Error("cannot replay redo journal to a file of a replica, which may lack recently acknowledged messages; it is reconciled with its leader before it counts as in sync",
+		"path", path, "error", failed)
+	if err := d.suspect(replica, "redo journal not replayed: "+failed.Error()); err != nil {
+		return errors.Join(failed, err)
+	}
+	return nil
+}
+
+// suspect durably marks a replica as suspect, and says why.
+func (d Dir) suspect(replica, why string) error {
+	text, err := json.Marshal(why)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileSynced(d.FS, filepath.Join(replica, MarkSuspect), text)
 }
 
 // directoriesIn returns the paths of the subdirectories of a directory, which need

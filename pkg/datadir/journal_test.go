@@ -2,7 +2,12 @@ package datadir
 
 import (
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -36,5 +41,34 @@ func TestEveryReplicaIsSuspect(t *testing.T) {
 	}
 	if names, err := d.FS.ReadDir(in("b.2")); err != nil || len(names) > 0 {
 		t.Errorf("in a topic without replicas there is %q, %v", names, err)
+	}
+}
+
+// TestUnwritableFileMakesItsReplicaSuspect also has files that belong to no replica: the node cannot start without
+// their content.
+func TestUnwritableFileMakesItsReplicaSuspect(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	for _, replica := range []string{"a.1/0", "a.1/1"} {
+		if err := vfs.MkdirAllSynced(d.FS, filepath.Join(d.Topics(), replica)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]error{
+		d.Topics() + "/a.1/1/0.log": nil,
+		d.Topics() + "/a.1/1/c/d":   nil,
+		d.Topics() + "/a.1/1":       syscall.EIO,
+		d.Topics() + "/a.1":         syscall.EIO,
+		d.Scrubbed():                syscall.EIO,
+		d.Topics() + "/gone.2/0/x":  fs.ErrNotExist,
+	} {
+		if err := d.suspectOwner(path, syscall.EIO, slog.New(slog.DiscardHandler)); !errors.Is(err, want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if names, err := d.FS.ReadDir(d.Topics() + "/a.1/1"); err != nil || !slices.Equal(names, []string{MarkSuspect}) {
+		t.Errorf("in the replica of the file is %q, %v", names, err)
+	}
+	if names, err := d.FS.ReadDir(d.Topics() + "/a.1/0"); err != nil || len(names) > 0 {
+		t.Errorf("in the other replica is %q, %v", names, err)
 	}
 }

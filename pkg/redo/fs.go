@@ -47,6 +47,10 @@ type Options struct {
 	// Damaged is called by Open before it settles anything, if the journal has damaged records: any
 	// file may lack its last synced writes. If it returns an error, Open fails with that.
 	Damaged func() error
+	// Unwritable is called by Open, before it settles anything, for each file that lacks its last synced writes
+	// because its disk or file system is damaged there. Calls may be concurrent, and repeated. If it returns an
+	// error, or is nil, Open fails. Otherwise Open keeps the journal's files under other names.
+	Unwritable func(path string, err error) error
 	// Failed is called once, without waiting, when the journal has failed; nil: no call.
 	Failed func(error)
 }

@@ -2,6 +2,8 @@ package redo
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +149,82 @@ func TestDeadDiskIsNotReadPageByPage(t *testing.T) {
 }
 
 // Whether another try may find the bytes decides what an error of a read means.
+// TestUnwritableFileAffectsNoOtherFile replays the journal of three files, of which one is in a damaged place of the
+// disk, also if all are to be synced together.
+func TestUnwritableFileAffectsNoOtherFile(t *testing.T) {
+	for _, test := range []struct {
+		kind    vfs.OpKind
+		err     error
+		syncAll bool
+	}{
+		{vfs.OpWrite, syscall.EIO, false},
+		{vfs.OpWrite, syscall.EUCLEAN, true},
+		{vfs.OpOpen, syscall.EIO, false},
+		{vfs.OpSyncData, syscall.EIO, false},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			fsys := vfs.NewCrashable()
+			s := begun(t, fsys, small())
+			for _, name := range []string{"a", "b", "c"} {
+				journaled(t, s, made(t, s, root+"/"+name), name, 0)
+			}
+			left := fsys.CrashClone(vfs.Crash{})
+			disk := vfstest.NewFaulty(left)
+			disk.Decide(failing(test.kind, root+"/b", vfstest.Fault{Err: test.err}))
+			o := small()
+			o.SyncAll = test.syncAll
+			if _, _, err := Open(disk, o); !errors.Is(err, test.err) {
+				t.Fatalf("nobody is told of the file: %v", err)
+			}
+			told := []string{}
+			o.Unwritable = func(path string, err error) error {
+				told = append(told, path)
+				return nil
+			}
+			disk.Decide(failing(test.kind, root+"/b", vfstest.Fault{Err: syscall.ENOSPC}))
+			if _, _, err := Open(disk, o); !errors.Is(err, syscall.ENOSPC) || len(told) > 0 {
+				t.Fatalf("another try may succeed: %q, %v", told, err)
+			}
+			disk.Decide(failing(test.kind, root+"/b", vfstest.Fault{Err: test.err}))
+			refused := errors.New("no mark can be written")
+			o.Unwritable = func(string, error) error { return refused }
+			if _, _, err := Open(disk, o); !errors.Is(err, refused) {
+				t.Fatalf("the file cannot be marked: %v", err)
+			}
+			o.Unwritable = func(path string, err error) error {
+				told = append(told, path)
+				if !errors.Is(err, test.err) {
+					t.Error(err)
+				}
+				return nil
+			}
+			s, r, err := Open(disk, o)
+			if err != nil || len(r.Kept) != 1 || r.Damaged {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if !slices.Equal(told, []string{root + "/b"}) {
+				t.Errorf("told of %q", told)
+			}
+			for _, name := range []string{"a", "c"} {
+				if got := lost(t, left, root+"/"+name); got != name {
+					t.Errorf("%s has %q", name, got)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			disk.Decide(nil)
+			// What was kept is the journal as it was: as such it has the writes of b.
+			if err := left.Rename(r.Kept[0], halfPath(o.Dir, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if _, r, err := Open(left, o); err != nil || r.Files != 3 || len(r.Kept) > 0 {
+				t.Errorf("from what was kept: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
 func TestOtherReadErrorFailsTheStart(t *testing.T) {
 	left := three(t)
 	d := vfstest.NewFaulty(left)

@@ -22,6 +22,8 @@ type Report struct {
 	Files   int   // that were written again
 	Bytes   int64 // that were written again
 	Damaged bool  // records are damaged, or cannot be read, that may have been acknowledged
+	// Kept are the journal's files if a file lacks writes of theirs: see Options.Unwritable.
+	Kept []string
 	// OnDisk says that everything below the root was made durable, also what was never in
 	// the journal.
 	OnDisk bool
@@ -66,6 +68,7 @@ type recovery struct {
 	report     Report
 	volume     vfs.Volume  // of all files; nil: it is not to be synced, or cannot be
 	noVolume   error       // why there is no volume
+	unwritable atomic.Bool // a file lacks writes
 	halves     [2]vfs.File // to continue with; nil: they have to be created
 	generation uint64      // the last one that was used
 }
@@ -135,7 +138,12 @@ func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) err
 	var files, bytes atomic.Int64
 	for path, all := range writes {
 		g.Go(func() error {
-			written, err := y.rewrite(filepath.Join(y.o.Root, path), all, sync)
+			name := filepath.Join(y.o.Root, path)
+			written, err := y.rewrite(name, all, sync)
+			if isDamage(err) && y.o.Unwritable != nil {
+				y.unwritable.Store(true)
+				return y.o.Unwritable(name, err)
+			}
 			if written > 0 {
 				files.Add(1)
 				bytes.Add(written)
@@ -187,9 +195,10 @@ const (
 	mostFailed = 256
 )
 
-// isDamage reports whether an error of a read says that the bytes are lost, and not that another try may find them.
+// isDamage reports whether an error says that the disk has lost the bytes, or cannot have them in this place, and not
+// that another try may succeed.
 func isDamage(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN) || errors.Is(err, syscall.EISDIR) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // read reads the head of a file, and the rest if it counts. What the disk cannot read is damage.
@@ -378,12 +387,12 @@ func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) 
 func (y *recovery) reuse(images []image) error {
 	whole := len(images) == len(y.halves) && !y.report.Damaged
 	for _, m := range images {
-		if err := y.settle(m); err != nil {
+		if err := y.retire(m); err != nil {
 			return err
 		}
 		whole = whole && m.size == y.o.FileBytes
 	}
-	if whole {
+	if whole && !y.unwritable.Load() {
 		return nil
 	}
 	for i, f := range y.halves {
@@ -396,6 +405,18 @@ func (y *recovery) reuse(images []image) error {
 	}
 	y.halves = [2]vfs.File{}
 	return y.fs.SyncDir(y.o.Dir)
+}
+
+// retire ends the use of an image's records. They are kept aside if a file could not be written: it may be
+// the only place that has them.
+func (y *recovery) retire(m image) error {
+	if !y.unwritable.Load() || !m.counts() {
+		return y.settle(m)
+	}
+	path := halfPath(y.o.Dir, m.half)
+	kept := fmt.Sprintf("%s.kept-%d", path, m.head.generation)
+	y.report.Kept = append(y.report.Kept, kept)
+	return errors.Join(y.fs.Rename(path, kept), y.fs.SyncDir(y.o.Dir))
 }
 
 // settle says of an image durably that it does not count any more. One that could not be read is removed instead:

@@ -5,6 +5,14 @@ func redoMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
+			name: "the journal is not kept for a file that lacks its writes", file: "pkg/redo/replay.go",
+			old: "if !y.unwritable.Load() || !m.counts() {", with: "if true {", tests: tests,
+		},
+		{
+			name: "every error of a replay is damage of one file", file: "pkg/redo/replay.go",
+			old: "if isDamage(err) && y.o.Unwritable != nil {", with: "if err != nil && y.o.Unwritable != nil {", tests: tests,
+		},
+		{
 			name: "a record is not synced", file: "pkg/redo/journal.go",
 			old: "		err = vfs.SyncAside(half)\n", with: "		err = nil\n", tests: tests,
 		},
