@@ -38,8 +38,7 @@ func decodeOwner(text []byte) (cluster string, ok bool) {
 
 // claimant is the node that claims a data directory.
 type claimant struct {
-	Dir
-
+	dir    Dir
 	ledger *Ledger
 	state  *meta.State
 	self   meta.NodeID
@@ -65,7 +64,7 @@ func (c claimant) claim() error {
 	if err != nil {
 		return fmt.Errorf("read cluster id file: %w", err)
 	}
-	if err := vfs.MkdirAllSynced(c.FS, c.Root); err != nil {
+	if err := vfs.MkdirAllSynced(c.dir.FS, c.dir.Root); err != nil {
 		return err
 	}
 	if was != "" && was != id {
@@ -79,7 +78,7 @@ func (c claimant) claim() error {
 	if was == id {
 		return nil
 	}
-	return c.SetOwner(id)
+	return c.dir.SetOwner(id)
 }
 
 // SetOwner assigns the topics in a data directory to a cluster. Apart from Claim, only
@@ -108,7 +107,7 @@ func (d Dir) ClusterID() string {
 // cluster's; that of a new node may be any cluster's.
 func (c claimant) ownerBefore() (string, error) {
 	id := c.state.Cluster().ID
-	text, err := vfs.ReadFile(c.FS, c.Owner(), maxOwnerFile)
+	text, err := vfs.ReadFile(c.dir.FS, c.dir.Owner(), maxOwnerFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -121,19 +120,19 @@ func (c claimant) ownerBefore() (string, error) {
 		return cluster, nil
 	case c.startedBefore():
 		c.log.Error("cluster id file is corrupt; this node is a known member, so its topics are assumed to belong to this cluster and the file is rewritten",
-			"path", c.Owner(), "cluster", id)
+			"path", c.dir.Owner(), "cluster", id)
 		return "", nil
 	}
 	c.log.Error("cluster id file is corrupt and this node is new in its cluster; its topics are set aside and not served",
-		"path", c.Owner(), "cluster", id)
+		"path", c.dir.Owner(), "cluster", id)
 	return unknownCluster, nil
 }
 
 func (c claimant) setTopicsAside(cluster string) error {
-	if _, err := c.FS.Stat(c.Topics()); errors.Is(err, fs.ErrNotExist) {
+	if _, err := c.dir.FS.Stat(c.dir.Topics()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return c.Move(c.Topics(), c.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
+	return c.dir.Move(c.dir.Topics(), c.dir.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
 }
 
 // openLedger reads the ledger before any replica is opened. If a node that has
@@ -175,14 +174,14 @@ func (c claimant) startedBefore() bool {
 
 // count logs, at every start, what was moved aside.
 func (c claimant) count() (foreign int) {
-	names, err := c.FS.ReadDir(c.Root)
+	names, err := c.dir.FS.ReadDir(c.dir.Root)
 	if err != nil {
 		return 0
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, asidePrefix) {
 			foreign++
-			c.log.Error("data of another cluster found; kept, not served", "path", filepath.Join(c.Root, name))
+			c.log.Error("data of another cluster found; kept, not served", "path", filepath.Join(c.dir.Root, name))
 		}
 	}
 	return foreign

@@ -243,6 +243,7 @@ func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 // handOver reads the taken messages and emits them.
 func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
+	tracer := tracerOf(k)
 	for i, t := range k.taken {
 		if len(k.tags) == 0 && !sampled(k.o.SampleRate, rand.IntN(100)) {
 			k.undo.left = append(k.undo.left, t.Offset)
@@ -289,9 +290,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.giveBack(k.taken[i:])
 			return sent, err
 		}
-		if tr := k.ch.p.trace.Load(); tr != nil {
-			tracedDelivery(k, tr, &d, delay)
-		}
+		tracer.delivered(k, &d, delay)
 		if sent++; sent == 1 && t.Attempts == 1 && delay == 0 {
 			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
 		}

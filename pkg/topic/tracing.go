@@ -27,16 +27,31 @@ func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
 	}
 }
 
-// tracedDelivery records the delivery of the message that was read last.
-func tracedDelivery(k *Consumer, tr *trace.Partition, d *Delivery, delay time.Duration) {
+// deliveryTracer records the deliveries of messages that were taken together. The zero
+// deliveryTracer records nothing.
+type deliveryTracer struct {
+	to    *trace.Partition
+	batch seq.Offset // the first message of the batch that was read last
+	at    time.Time  // when it had been read, after the commits of the messages; zero: none was
+}
+
+// tracerOf returns the tracer of the messages that a consumer has just taken.
+func tracerOf(k *Consumer) deliveryTracer { return deliveryTracer{to: k.ch.p.trace.Load()} }
+
+// delivered records the delivery of the message that was read last.
+func (x *deliveryTracer) delivered(k *Consumer, d *Delivery, delay time.Duration) {
+	if x.to == nil {
+		return
+	}
+	if first := k.at.Batch().First(); x.at.IsZero() || first != x.batch {
+		x.batch, x.at = first, k.ch.p.o.Now()
+	}
 	o := d.ID.Offset()
-	p := k.ch.p
-	now := p.o.Now() // it may have been committed after the consumer began to take
-	tr.Step(trace.Step{
-		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: now, Header: d.Header, CopyOf: k.address,
+	x.to.Step(trace.Step{
+		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.address,
 	})
-	if d.Attempts == 1 && delay == 0 && k.address == nil && tr.SlowDelivery() > 0 {
-		tr.Took(o, p.o.Ages.Age(ageOf(k.at.Batch()), now))
+	if d.Attempts == 1 && delay == 0 && k.address == nil && x.to.SlowDelivery() > 0 {
+		x.to.Took(o, k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), x.at))
 	}
 }
 

@@ -64,6 +64,17 @@ type Event struct {
 // count returns the number of messages of the event.
 func (e *Event) count() uint64 { return uint64(max(e.Count, 1)) } //nolint:gosec // not negative
 
+// continuedBy reports whether the next event is the same, for the next message. Published messages
+// are found by what their event says of each.
+func (e *Event) continuedBy(next *Event) bool {
+	if next.What == Published || next.Count > 1 || next.Message.ID != e.Message.ID+seq.MessageID(e.count()) {
+		return false
+	}
+	same := *next
+	same.Message.ID, same.Count = e.Message.ID, e.Count
+	return same == *e
+}
+
 // has reports whether the event is about a message.
 func (e *Event) has(m Message) bool {
 	return e.Message.Incarnation == m.Incarnation && m.ID >= e.Message.ID && uint64(m.ID-e.Message.ID) < e.count()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"maps"
 	"math"
 	"time"
 
@@ -71,25 +72,38 @@ var errDamaged = errors.New("damaged")
 
 // frame is a frame being built.
 type frame struct {
-	data  []byte // including space for the header
-	last  int64  // the time of the last event
-	count int
+	data  []byte // including space for the header; without tail
+	last  int64  // the time of the last event in data
 	names map[string]uint64
+	count int   // of events, including tail
+	tail  Event // the last event
 }
 
-// add adds an event.
+// add adds an event. If it differs from the last one only in being about the next message, both
+// become one: consumers are sent consecutive messages together, and finish them so.
 func (f *frame) add(e *Event) {
-	le := binary.LittleEndian
-	if f.count == 0 {
-		f.data = append(f.data[:0], make([]byte, frameHeader+8)...)
-		f.last = e.Time
-		le.PutUint64(f.data[frameHeader:], uint64(e.Time)) //nolint:gosec // the bits of a signed number
-		if f.names == nil {
-			f.names = map[string]uint64{}
-		}
-		clear(f.names)
+	switch {
+	case f.count == 0:
+		f.begin(e.Time)
+	case f.tail.continuedBy(e):
+		f.tail.Count = int(f.tail.count() + 1) //nolint:gosec // of messages in memory
+		return
+	default:
+		f.encode(&f.tail)
 	}
+	f.tail = *e
 	f.count++
+}
+
+// begin starts the payload at the time of its first event.
+func (f *frame) begin(at int64) {
+	f.data = binary.LittleEndian.AppendUint64(append(f.data[:0], make([]byte, frameHeader)...), uint64(at)) //nolint:gosec // the bits of a signed number
+	f.last = at
+	f.names = map[string]uint64{}
+}
+
+func (f *frame) encode(e *Event) {
+	le := binary.LittleEndian
 	f.data = le.AppendUint16(append(f.data, byte(e.What)), partsOf(e))
 	f.data = binary.AppendVarint(f.data, e.Time-f.last)
 	f.last = e.Time
@@ -165,8 +179,9 @@ func partsOf(e *Event) (parts uint16) {
 // full reports whether the frame must be written.
 func (f *frame) full() bool { return len(f.data) >= frameBytes }
 
-// seal returns the bytes of the frame, and starts a new one.
+// seal returns the bytes of the frame, which is not empty, and starts a new one.
 func (f *frame) seal() []byte {
+	f.encode(&f.tail)
 	data := sealed(f.data)
 	f.data, f.count = make([]byte, 0, frameBytes+maxEvent), 0
 	return data
@@ -177,7 +192,8 @@ func (f *frame) snapshot() []byte {
 	if f.count == 0 {
 		return nil
 	}
-	return sealed(bytes.Clone(f.data))
+	now := frame{data: bytes.Clone(f.data), last: f.last, names: maps.Clone(f.names), count: f.count, tail: f.tail}
+	return now.seal()
 }
 
 // sealed fills in the header.

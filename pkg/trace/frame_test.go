@@ -72,6 +72,76 @@ func randomEvent(rnd *rand.Rand) Event {
 	return e
 }
 
+// TestConsecutiveEventsAreStoredAsOne reads frames in between, as queries do, and compares each message's events.
+func TestConsecutiveEventsAreStoredAsOne(t *testing.T) {
+	rnd := testrand.New(t)
+	for range 200 {
+		var f frame
+		var want []Event
+		e := Event{What: Delivered, Time: 5, Message: Message{1, 0}, Channel: "c", Client: "w", Attempt: 1}
+		for range 1 + rnd.IntN(40) {
+			switch e.Message.ID++; rnd.IntN(24) {
+			case 0:
+				e.Message.ID++
+			case 1:
+				e.Message.Incarnation++
+			case 2:
+				e.Time++
+			case 3:
+				e.Client += "x"
+			case 4:
+				e.Attempt++
+			case 5:
+				e.What = []What{Delivered, Finished, Published}[rnd.IntN(3)]
+			case 6:
+				e.Channel += "x"
+			case 7:
+				e.Message.ID -= 2
+			}
+			f.add(&e)
+			want = append(want, e)
+			if rnd.IntN(4) == 0 {
+				compareEach(t, f.snapshot(), want)
+			}
+		}
+		compareEach(t, f.seal(), want)
+		if f.snapshot() != nil {
+			t.Fatal("a sealed frame is continued")
+		}
+	}
+	var run []Event
+	for id := range seq.MessageID(100) {
+		run = append(run, Event{What: Finished, Time: 1, Message: Message{1, id}, Channel: "c"})
+	}
+	if events, _ := scanned(frameOf(run)); len(events) != 1 || events[0].Count != 100 {
+		t.Errorf("%+v", events)
+	}
+	for i := range run {
+		run[i].What, run[i].KeyHash = Published, 7
+	}
+	if events, _ := scanned(frameOf(run)); len(events) != 100 {
+		t.Errorf("%d events are left of 100 messages that are found by their key", len(events))
+	}
+}
+
+// compareEach compares what a frame holds with events of one message each.
+func compareEach(t *testing.T, data []byte, want []Event) {
+	t.Helper()
+	events, damaged := scanned(data)
+	var got []Event
+	for _, e := range events {
+		for range e.count() {
+			one := e
+			one.Count = 0
+			got = append(got, one)
+			e.Message.ID++
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || damaged > 0 {
+		t.Fatalf("%d bytes are damaged:\n%s", damaged, diff)
+	}
+}
+
 func TestFramesReadBackAndDamageLosesOnlyItsFrame(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 200 {

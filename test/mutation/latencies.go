@@ -75,6 +75,15 @@ func traceMistakes() []mistake {
 			old: "if partsOf(&e) != parts {", with: "if false {", tests: tests, run: "FuzzScan",
 		},
 		{
+			name: "trace: events of other messages are stored as of consecutive ones", file: "pkg/trace/event.go",
+			old: "next.Message.ID != e.Message.ID+seq.MessageID(e.count())", with: "next.Message.ID < e.Message.ID",
+			tests: tests, run: "TestConsecutive",
+		},
+		{
+			name: "trace: a query changes what is stored", file: "pkg/trace/frame.go",
+			old: "names: maps.Clone(f.names)", with: "names: f.names", tests: tests, run: "TestConsecutive",
+		},
+		{
 			name: "trace: a wrong checksum is believed", file: "pkg/trace/frame.go",
 			old: "!= le.Uint32(data[4:]) {", with: "!= le.Uint32(data[4:]) && false {", tests: tests, run: "TestFramesReadBack",
 		},

@@ -5,14 +5,6 @@ func redoMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
-			name: "the journal is not kept for a file that lacks its writes", file: "pkg/redo/replay.go",
-			old: "if !y.unwritable.Load() || !m.counts() {", with: "if true {", tests: tests,
-		},
-		{
-			name: "every error of a replay is damage of one file", file: "pkg/redo/replay.go",
-			old: "if isDamage(err) && y.o.Unwritable != nil {", with: "if err != nil && y.o.Unwritable != nil {", tests: tests,
-		},
-		{
 			name: "a record is not synced", file: "pkg/redo/journal.go",
 			old: "		err = vfs.SyncAside(half)\n", with: "		err = nil\n", tests: tests,
 		},
@@ -225,16 +217,6 @@ func landMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
 	return []mistake{
 		{
-			name: "the writes to a file are lost with the record that names it", file: "pkg/redo/journal.go",
-			old: "|| j.number-f.namedIn >= nameAgain {", with: "{",
-			tests: []string{"./pkg/redo"}, run: "LossOfOneRecord",
-		},
-		{
-			name: "a name is not taken from the other half of the journal", file: "pkg/redo/replay.go",
-			old: "path, ok = all[e.file] //", with: "_ = all //",
-			tests: []string{"./pkg/redo"}, run: "LossOfOneRecord",
-		},
-		{
 			name: "land: a write that is kept is reported as if nothing was written", file: "pkg/redo/late.go",
 			old: "return len(p), j.landed(f, err)", with: "return 0, j.landed(f, err)", tests: tests, run: "TestDeferredWriteWithoutSpaceIsKept",
 		},
@@ -265,6 +247,31 @@ func landMistakes() []mistake {
 		{
 			name: "land: two changes of the policy forget a sync", file: "pkg/coord/replication/syncer.go",
 			old: "s.owes = s.owes || ", with: "s.owes = ", tests: []string{"./pkg/coord/replication"}, run: "TestSyncerKeepsPreviousPolicysPromise",
+		},
+	}
+}
+
+// replayMistakes concern the journal at a start.
+func replayMistakes() []mistake {
+	tests := []string{"./pkg/redo"}
+	return []mistake{
+		{
+			name: "the journal is not kept for a file that lacks its writes", file: "pkg/redo/replay.go",
+			old: "if !y.unwritable.Load() || !m.counts() {", with: "if true {", tests: tests,
+		},
+		{
+			name: "every error of a replay is damage of one file", file: "pkg/redo/replay.go",
+			old: "if isDamage(err) && y.o.Unwritable != nil {", with: "if err != nil && y.o.Unwritable != nil {", tests: tests,
+		},
+		{
+			name: "the writes to a file are lost with the record that names it", file: "pkg/redo/journal.go",
+			old: "|| j.number-f.namedIn >= nameAgain {", with: "{",
+			tests: tests, run: "LossOfOneRecord",
+		},
+		{
+			name: "a name is not taken from the other half of the journal", file: "pkg/redo/replay.go",
+			old: "path, ok = all[e.file] //", with: "_ = all //",
+			tests: tests, run: "LossOfOneRecord",
 		},
 	}
 }
