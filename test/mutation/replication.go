@@ -175,6 +175,11 @@ func comparisonMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "TestFollowerKeepsCommittedEntries",
 		},
 		{
+			name: "LongerStays: a follower cuts the positions of a log that it does not truncate", file: followerFile,
+			old: "if committed := f.log.CommittedEnd(); m.to.End < committed {", with: "if committed := f.log.CommittedEnd(); m.to.End < committed && false {",
+			tests: []string{"./pkg/coord/replication"}, run: "TestRefusedTruncationCutsNoPositions",
+		},
+		{
 			name: "CompareFirst: a leader from disk admits a joiner before a comparison", file: "pkg/coord/membership.go",
 			old: "keeps && rested && !waits {", with: "keeps && rested {",
 			tests: []string{"./pkg/coord"}, run: "FromDisk",

@@ -484,9 +484,21 @@ func (f *Follower) reconcile() answer {
 }
 
 // truncate truncates the log to a point that both logs have, or empties it to
-// start at that point.
+// start at that point. A log that refuses to be truncated keeps its positions, too.
 func (f *Follower) truncate(m truncate) answer {
 	f.known = false
+	if committed := f.log.CommittedEnd(); m.to.End < committed {
+		return f.refusal(fmt.Errorf("truncate to %d, committed end is %d: %w", m.to.End, committed, commitlog.ErrBelowCommitted))
+	}
+	if !m.reset {
+		at, err := pointBefore(f.log, m.to.End)
+		if fate.Of(err) == fate.Corrupt {
+			return f.refusal(err)
+		}
+		if err != nil || at != m.to {
+			return f.answer(outcomeMismatch)
+		}
+	}
 	if err := f.cut(m.to.End); err != nil {
 		return f.answer(outcomeFailed)
 	}
@@ -495,17 +507,7 @@ func (f *Follower) truncate(m truncate) answer {
 			return f.refusal(err)
 		}
 		f.last, f.known = m.to, true
-		f.compared.Store(true)
-		return f.answer(outcomeOK)
-	}
-	at, err := pointBefore(f.log, m.to.End)
-	if fate.Of(err) == fate.Corrupt {
-		return f.refusal(err)
-	}
-	if err != nil || at != m.to {
-		return f.answer(outcomeMismatch)
-	}
-	if err := f.writer.TruncateTo(m.to.End); err != nil {
+	} else if err := f.writer.TruncateTo(m.to.End); err != nil {
 		return f.refusal(err)
 	}
 	f.compared.Store(true)
