@@ -132,14 +132,14 @@ func (r retaining) storeStart(start seq.Offset, going []*segment) error {
 func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	n := 0
 	for ; n < len(view)-1; n++ {
-		s := view[n]
-		if view[n+1].base > stays {
+		next := view[n+1]
+		if next.base > stays {
 			break
 		}
-		if !r.finished(s, view[n+1].base) && (r.MaxBytes == 0 || bytes <= r.MaxBytes) {
+		if !r.finished(view[n:], next.base) && (r.MaxBytes == 0 || bytes <= r.MaxBytes) {
 			break
 		}
-		bytes -= view[n+1].basePos - s.basePos
+		bytes -= next.basePos - view[n].basePos
 	}
 	return n
 }
@@ -152,7 +152,7 @@ func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
 	view, end := l.view(), l.Start()
 	for n := 0; n < len(view)-1; n++ {
 		next := view[n+1]
-		old := age > 0 && r.old(view[n]) || bytes > 0 && l.endPos.Load()-next.basePos >= bytes
+		old := age > 0 && r.old(view[n:]) || bytes > 0 && l.endPos.Load()-next.basePos >= bytes
 		if !old || next.base > l.CommittedEnd() {
 			break
 		}
@@ -161,14 +161,16 @@ func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
 	return end
 }
 
-// finished reports whether a segment that ends at end is no longer needed.
-func (r Retention) finished(s *segment, end seq.Offset) bool {
-	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.old(s))
+// finished reports whether the first of some segments, which ends at end, is no longer needed.
+func (r Retention) finished(view []*segment, end seq.Offset) bool {
+	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.old(view))
 }
 
-// old reports whether a segment is older than the age.
-func (r Retention) old(s *segment) bool {
-	return r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s)
+// old reports whether the first of some segments is older than the age. One of which no batch can be
+// read has no timestamp, and counts as old as the next one.
+func (r Retention) old(view []*segment) bool {
+	i := slices.IndexFunc(view, func(s *segment) bool { return s.maxTime.Load() != noTime })
+	return i >= 0 && r.Now.UnixNano()-view[i].maxTime.Load() >= int64(r.MaxAge) && !r.young(view[i])
 }
 
 // young reports whether this process has appended to a segment within the age.
@@ -209,7 +211,7 @@ func (r retaining) lastFinished() bool {
 	}
 	s := view[len(view)-1]
 	end := r.log.End()
-	return s.base < end && end <= min(r.log.CommittedEnd(), r.log.DurableEnd()) && r.ask.finished(s, end)
+	return s.base < end && end <= min(r.log.CommittedEnd(), r.log.DurableEnd()) && r.ask.finished(view[len(view)-1:], end)
 }
 
 // retireLocked is retireLast's critical section: nothing is appended in between.

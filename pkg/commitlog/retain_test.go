@@ -361,3 +361,31 @@ func TestLogBoundedBelowASegmentStaysBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnreadableSegmentAges: a segment of which no batch can be read has no timestamp. It is dropped
+// when the one after it is old enough, and does not keep the log forever.
+func TestUnreadableSegmentAges(t *testing.T) {
+	m := vfs.NewMem()
+	l, _ := finishedLog(t, m, 40)
+	first := l.view()[0]
+	mustClose(t, l)
+	f, err := m.OpenReadWrite(first.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, first.size.Load()-segmenthead.Bytes), segmenthead.Bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), m.Remove(first.indexPath())); err != nil {
+		t.Fatal(err)
+	}
+	l, r := mustOpen(t, m, smallOptions())
+	if len(r.Damaged) == 0 {
+		t.Fatal("the damage was not found")
+	}
+	day := Retention{Floor: l.End(), MaxAge: 24 * time.Hour}
+	day.Now = time.Unix(0, l.view()[1].maxTime.Load()).Add(day.MaxAge - 1)
+	mustRetain(t, l, day, 0)
+	day.Now = day.Now.Add(1)
+	mustRetain(t, l, day, 2)
+}

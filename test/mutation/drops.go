@@ -26,6 +26,11 @@ func boundMistakes() []mistake {
 	filter, trace := []string{"./pkg/filter"}, []string{"./pkg/trace"}
 	return []mistake{
 		{
+			name: "a segment that cannot be read is never old", file: "pkg/commitlog/retain.go",
+			old: "bool { return s.maxTime.Load() != noTime })", with: "bool { return true })",
+			tests: []string{"./pkg/commitlog"}, run: "TestUnreadableSegmentAges",
+		},
+		{
 			name: "a full disk keeps all segments that are finished", file: "pkg/commitlog/retain.go",
 			old: "if retired != nil && !vfs.LacksRoom(retired) {", with: "if retired != nil {",
 			tests: []string{"./pkg/commitlog"}, run: "OtherSegmentsFirst",
