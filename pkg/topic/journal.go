@@ -98,11 +98,12 @@ func (j *journal) writeUpdate(change []byte) (vfs.File, int64, error) {
 // errRagged is wrapped by the error of an update that must be replaced by a snapshot.
 var errRagged = errors.New("earlier position changes may not be stored")
 
-// takesUpdates reports whether an update may be stored.
-func (j *journal) takesUpdates() bool {
+// takesUpdates reports whether an update of the stored snapshot with a number may be stored. One that
+// follows a snapshot that could not be stored would be repeated over a newer one.
+func (j *journal) takesUpdates(number uint64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return !j.ragged
+	return !j.ragged && j.base == number
 }
 
 func (j *journal) isNamed() bool {

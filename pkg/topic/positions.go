@@ -254,7 +254,7 @@ func (p *Positions) Append(change []byte) error { return p.journal.append(change
 func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
 
 // takesUpdates reports whether Update may be called.
-func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates() }
+func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates(p.number) }
 
 // grown reports whether the changes since the newest snapshot are larger than the snapshot.
 func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold) }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -434,6 +436,42 @@ func TestSnapshotFollowsAFailedUpdate(t *testing.T) {
 	_, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
 	if d := got.Channels[0].Position.Deferred; !d.Equal(channel.DeferralsOf(channel.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 		t.Errorf("stored %+v", d)
+	}
+}
+
+// TestUpdateAfterAFailedCheckpointIsNoDamage: a follower's disk is full for a moment, so that a
+// checkpoint fails. The leader's next update must not follow the snapshot that was not stored: a start
+// would take that snapshot for lost.
+func TestUpdateAfterAFailedCheckpointIsNoDamage(t *testing.T) {
+	m := positionsFS(t)
+	faulty := vfstest.NewFaulty(m)
+	s := mustOpenStandby(t, faulty)
+	fin := advance.Change{Channel: "c", Version: 1, Offset: 9}.Append(nil)
+	if err := errors.Join(s.Replace(told(t, uint64(stampOf(1, 1)), orderedAt(0))), s.Update(deferredAt(2, 20)), s.Advance(fin)); err != nil {
+		t.Fatal(err)
+	}
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpWrite && !strings.Contains(op.Name, journalName(0)) {
+			return vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return vfstest.Fault{}
+	})
+	if err := s.Checkpoint(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := s.Update(deferredAt(3, 30)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("an update after a snapshot that was not stored: %v", err)
+	}
+	p, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{KeepPercent: 100}))
+	if p.Rotten() || p.Damage() != nil || !slices.Equal(got.Channels[0].Position.Finished, []channel.Range{{From: 9, End: 10}}) {
+		t.Errorf("rotten %v, damage %v: %+v", p.Rotten(), p.Damage(), got)
+	}
+	faulty.Decide(nil)
+	if err := s.Update(deferredAt(3, 30)); err != nil {
+		t.Fatal(err)
+	}
+	if p, got = mustOpenPositions(t, m.CrashClone(vfs.Crash{})); p.Rotten() || p.Damage() != nil || got.Channels[0].Position.Deferred.Len() != 1 {
+		t.Errorf("with room: rotten %v, damage %v: %+v", p.Rotten(), p.Damage(), got)
 	}
 }
 
