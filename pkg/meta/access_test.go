@@ -47,6 +47,26 @@ func TestSnapshotContainsAccess(t *testing.T) {
 	}
 }
 
+// TestLongTextOfAnEventIsStoredUnchanged: a node that applied a command and one that read a snapshot
+// have the same state.
+func TestLongTextOfAnEventIsStoredUnchanged(t *testing.T) {
+	s := accessSample(t)
+	for i := range 4 { // the limit falls on each byte of a character
+		c := access.Change{Verb: access.Grant, User: "root", Rules: []access.Rule{{Right: access.Read}}, By: strings.Repeat("x", i) + strings.Repeat("\U0001F511", 60)}
+		if r := ApplyAt(s, s.Index()+1, 7, ChangeAccess{c}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	whole := encode(t, s)
+	back, err := DecodeSnapshot(bytes.NewReader(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := encode(t, back); !bytes.Equal(again, whole) {
+		t.Errorf("read from a snapshot: %q\nwas applied: %q", JournalOf(back).Events(3)[0].What, JournalOf(s).Events(3)[0].What)
+	}
+}
+
 func TestAccessStaysTheSameUntilItChanges(t *testing.T) {
 	s := accessSample(t)
 	was, kept := AccessOf(s), s.Snapshot()

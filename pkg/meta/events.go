@@ -224,11 +224,11 @@ func someNames(names []string) string {
 	return text
 }
 
-// clip bounds a text of foreign origin.
+// clip bounds a text of foreign origin. It cuts no character: a snapshot would store another text.
 func clip(text string) string {
 	const most = 200
 	if len(text) > most {
-		return text[:most]
+		return strings.ToValidUTF8(text[:most], "")
 	}
 	return text
 }
