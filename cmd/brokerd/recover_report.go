@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type lossReport struct {
 	Partitions    []partitionLoss `json:"partitions"`
 	Unsure        []unsureCommand `json:"not_known_to_be_agreed"`
 	BelowMinISR   []string        `json:"topics_below_min_isr"`
+	DeletedLost   []string        `json:"deleted_topics_lost"` // in the trash, and without a copy on the survivor
 	wasUnfinished bool
 }
 
@@ -63,7 +65,7 @@ type unsureCommand struct {
 func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 	r := &lossReport{
 		NodeID: string(s.Self.ID), Voter: s.Self.Voter, ClusterID: s.State.Cluster().ID, Written: s.Written.UTC(), LastIndex: s.LastIndex,
-		LeftOut: []leftOut{}, Partitions: []partitionLoss{}, Unsure: []unsureCommand{}, Newer: []string{}, BelowMinISR: []string{}, wasUnfinished: s.Unfinished,
+		LeftOut: []leftOut{}, Partitions: []partitionLoss{}, Unsure: []unsureCommand{}, Newer: []string{}, BelowMinISR: []string{}, DeletedLost: []string{}, wasUnfinished: s.Unfinished,
 	}
 	for _, m := range s.Others {
 		r.LeftOut = append(r.LeftOut, leftOut{string(m.ID), m.Address, m.Voter})
@@ -74,6 +76,12 @@ func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 			return nil, fmt.Errorf("metadata entry %d: %w", e.Index, err)
 		}
 		r.Unsure = append(r.Unsure, unsureCommand{e.Index, meta.NameOf(e.Command), text})
+	}
+	lost := meta.TrashOf(s.State).Without(s.Self.ID)
+	for d := range meta.TrashOf(s.State).All() {
+		if slices.Contains(lost, d.Topic.Incarnation) {
+			r.DeletedLost = append(r.DeletedLost, d.Topic.Name)
+		}
 	}
 	for _, p := range meta.SurvivorPartitions(s.State, s.Self.ID) {
 		e, err := datadir.At(vfs.OS{}, dataDir).ReadCopy(p.Topic, p.Incarnation, p.Partition)
@@ -162,6 +170,9 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 		"           offline until: brokerctl partition elect TOPIC/PARTITION --unclean --to %s\n", count["some"], r.NodeID, r.NodeID)
 	fmt.Fprintf(w, "none  %4d partitions: %s has no copy. ALL THEIR MESSAGES ARE LOST. They stay offline until the same command\n"+
 		"           recreates them empty.\n", count["none"], r.NodeID)
+	if len(r.DeletedLost) > 0 {
+		fmt.Fprintf(w, "Deleted topics that can no longer be restored, because %s has no copy: %s\n", r.NodeID, strings.Join(r.DeletedLost, " "))
+	}
 	return nil
 }
 

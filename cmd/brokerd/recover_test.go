@@ -40,6 +40,11 @@ func survivorDir(t *testing.T, address string) string {
 	c := meta.TopicConfig{Partitions: 3, Replicas: 2, MinISR: 2}.WithDefaults(2, false)
 	apply(meta.CreateTopic{Name: "t", Config: c, Assignment: [][]meta.NodeID{{"n1", "n2"}, {"n2", "n1"}, {"n2", "n3"}}})
 	apply(meta.AlterISR{Topic: "t", Partition: 1, Epoch: 1, Version: 1, ISR: []meta.NodeID{"n2"}})
+	c.Partitions = 1
+	for name, nodes := range map[string][]meta.NodeID{"gone": {"n2", "n3"}, "kept": {"n2", "n1"}} {
+		apply(meta.CreateTopic{Name: name, Config: c, Assignment: [][]meta.NodeID{nodes}})
+		apply(meta.DeleteTopic{Name: name})
+	}
 	if err := s.Members().AddNonvoter(ctx, "n2", address); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +92,7 @@ func TestRecoverReportsLossesAndChangesNothingUnconfirmed(t *testing.T) {
 	for _, want := range []string{
 		"lost      n2", "t/0        all", "t/1        some", "t/2        none", "ALL LATER CHANGES MADE WITHOUT n1 ARE LOST",
 		"partition elect TOPIC/PARTITION --unclean --to n1", "Nothing was changed",
+		"can no longer be restored, because n1 has no copy: gone\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -100,7 +106,7 @@ func TestRecoverReportsLossesAndChangesNothingUnconfirmed(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); code != exitOK || err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, stderr)
 	}
-	if !meta.Supersedes(r.NewClusterID, "ORIGIN") || len(r.Partitions) != 3 || len(r.LeftOut) != 1 || len(r.BelowMinISR) != 1 {
+	if !meta.Supersedes(r.NewClusterID, "ORIGIN") || len(r.Partitions) != 3 || len(r.LeftOut) != 1 || len(r.BelowMinISR) != 1 || len(r.DeletedLost) != 1 {
 		t.Errorf("%+v", r)
 	}
 	owner, err := os.ReadFile(filepath.Join(dir, "cluster"))

@@ -105,7 +105,8 @@ const recoveredEpochs = 1 << 10
 // OnlySurvivor returns the state of a cluster of one, derived from the survivor's state: every
 // other node is removed, and the survivor is the only replica of each partition. It is in sync if
 // it was before. Otherwise no replica is: such a partition stays offline until an operator elects
-// the survivor, whatever its copy lacks. A topic's number of replicas, and its min ISR, stay as the
+// the survivor, whatever its copy lacks. The same applies to topics in the trash; those of which the
+// survivor has nothing are removed. A topic's number of replicas, and its min ISR, stay as the
 // operator chose. cluster is the new id. The state s does not change.
 func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	self := s.Node(survivor)
@@ -121,7 +122,10 @@ func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	node.Intent = IntentNone
 	node.State = NodeUp
 	next.nodes = []*Node{&node}
-	next.topics.update(func(t *Topic) *Topic { return t.onlyOn(node.ID, s.index) })
+	only := func(t *Topic) *Topic { return t.onlyOn(node.ID, s.index) }
+	next.topics.update(only)
+	gone := TrashOf(s).Without(survivor)
+	next.trash = slices.DeleteFunc(TrashOf(s).update(only), func(d *Deleted) bool { return slices.Contains(gone, d.Topic.Incarnation) })
 	return next, nil
 }
 

@@ -110,6 +110,48 @@ func TestOnlySurvivorIsInSyncOnlyWhereItWas(t *testing.T) {
 	}
 }
 
+// TestOnlySurvivorKeepsItsTrash: of a deleted topic the survivor keeps what it has. The nodes that are
+// gone are no replicas of it, so that a new node with the name of one has nothing in sync.
+func TestOnlySurvivorKeepsItsTrash(t *testing.T) {
+	s := recoverable(t)
+	apply := func(s *State, c Command) {
+		t.Helper()
+		if r := s.Apply(s.Index()+1, c); r.Err != nil {
+			t.Fatalf("%s: %v", NameOf(c), r.Err)
+		}
+	}
+	apply(s, CreateTopic{
+		Name: "other", Config: TopicConfig{Partitions: 1, Replicas: 2, MinISR: 2, Sync: SyncAlways()}, Assignment: [][]NodeID{{"n2", "n3"}},
+	})
+	was := s.Topic("t")
+	apply(s, DeleteTopic{Name: "t"})
+	apply(s, DeleteTopic{Name: "other"})
+	before := encode(t, s)
+	next, err := OnlySurvivor(s, "n1", "ORIGIN.2.AAAA")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkInvariants(t, next)
+	if !bytes.Equal(encode(t, s), before) {
+		t.Error("the state before has changed")
+	}
+	if TrashOf(next).Topic("other", 0) != nil {
+		t.Error("a topic of which the survivor has nothing can be restored")
+	}
+	apply(next, NodeStarted{Node: Node{ID: "n2"}})
+	apply(next, RestoreTopic{Name: "t"})
+	now := next.Topic("t")
+	if now.Incarnation != was.Incarnation {
+		t.Errorf("incarnation %d, was %d", now.Incarnation, was.Incarnation)
+	}
+	for i, isr := range []int{1, 0, 0} {
+		p := &now.Partitions[i]
+		if !slices.Equal(p.Replicas, []NodeID{"n1"}) || len(p.ISR) != isr || p.Leader != "" || p.Epoch <= was.Partitions[i].Epoch+2 {
+			t.Errorf("partition %d: %+v", i, p)
+		}
+	}
+}
+
 // Whatever happened before, a recovery results in a complete state that can be
 // stored, read, and changed.
 func TestEveryHistoryCanBeRecovered(t *testing.T) {

@@ -114,6 +114,15 @@ func checkInvariants(t *testing.T, s *State) {
 	if partitions != s.topics.partitions {
 		t.Fatalf("%d partitions, counted %d", partitions, s.topics.partitions)
 	}
+	for d := range TrashOf(s).All() {
+		for i := range d.Topic.Partitions {
+			for _, id := range d.Topic.Partitions[i].Replicas {
+				if s.Node(id) == nil {
+					t.Fatalf("%s/%d in the trash: no node %s", d.Topic.Name, i, id)
+				}
+			}
+		}
+	}
 }
 
 // checkOutcome checks the effects of a successful command.

@@ -208,6 +208,16 @@ func (t Trash) Of(id NodeID) (topics int, only []string) {
 	return topics, only
 }
 
+// Without returns the topics in the trash of which a node has no copy.
+func (t Trash) Without(id NodeID) (gone []Incarnation) {
+	for _, d := range t.deleted {
+		if !slices.ContainsFunc(d.Topic.Partitions, func(p Partition) bool { return slices.Contains(p.Replicas, id) }) {
+			gone = append(gone, d.Topic.Incarnation)
+		}
+	}
+	return gone
+}
+
 // settled returns the topic without reassignments in progress: at the target if all its replicas
 // are in sync, otherwise at the origin, if an in-sync replica is there.
 func (t *Topic) settled() *Topic {

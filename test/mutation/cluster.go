@@ -55,6 +55,11 @@ func clusterMistakes() []mistake {
 			tests: metadataTests, run: "OnlySurvivor",
 		},
 		{
+			name: "nodes that are lost stay replicas of deleted topics", file: "pkg/meta/recovery.go",
+			old: "slices.DeleteFunc(TrashOf(s).update(only), ", with: "slices.DeleteFunc(slices.Clone(s.trash), ",
+			tests: metadataTests, run: "OnlySurvivor",
+		},
+		{
 			name: "a node starts in the middle of a recovery", file: "pkg/cluster/node.go",
 			old: "unfinished || err != nil {", with: "unfinished && err != nil {",
 			tests: member, run: "TestInterruptedRecoveryIsRepeated",
