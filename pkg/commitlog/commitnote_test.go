@@ -150,3 +150,44 @@ func TestKillMayMoveCommittedEndBack(t *testing.T) {
 		}
 	})
 }
+
+// TestTornCommitNoteKeepsTheOneBefore: a power failure may damage the slot that is being written,
+// and no other.
+func TestTornCommitNoteKeepsTheOneBefore(t *testing.T) {
+	disk := vfs.NewMem()
+	l, _ := mustOpen(t, disk, smallOptions())
+	w := mustWriter(t, l, 1)
+	for end := seq.Offset(1); end <= 5; end++ {
+		mustAppend(t, w, 1)
+		mustSync(t, w)
+		l.Commit(end)
+		lowest := end
+		for slot := range int64(commitnote.Slots) {
+			clone := vfs.NewMem()
+			if err := clone.MkdirAll(testDir); err != nil {
+				t.Fatal(err)
+			}
+			p, err := vfs.ReadFile(disk, testDir+"/"+commitnote.Name, 1<<10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := slot*commitnote.SlotBytes + 9; at < int64(len(p)) {
+				p[at] ^= 0xff
+			}
+			if err := vfs.WriteFileSynced(clone, testDir+"/"+commitnote.Name, p); err != nil {
+				t.Fatal(err)
+			}
+			n, err := commitnote.Read(clone, testDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lowest = min(lowest, n.Committed)
+		}
+		if lowest != end-1 {
+			t.Errorf("%d are committed, and one torn slot leaves %d", end, lowest)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

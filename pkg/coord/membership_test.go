@@ -206,3 +206,54 @@ func TestJoinerIsProposedOnceComplete(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersFromBeforeLeavingDoNotCount: a follower that has left the in-sync set may have lost
+// what it reported. An answer on its way counts for nothing, and no set is proposed for it.
+func TestAnswersFromBeforeLeavingDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []ISRChange
+		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2", "n3"), func(_ *Term, c ISRChange) { asked = append(asked, c) })
+		n2.up()
+		n2.forget(1)
+		n2.says(1, 2, 0)
+		term.mu.Lock()
+		term.members.apply(viewOf(2, "n1", "n3")) // and its new session has not begun
+		term.mu.Unlock()
+		n2.says(1, 3, 0)
+		if end, known := term.counted("n2"); known {
+			t.Errorf("an answer from before: n2 counts with %d", end)
+		}
+		n2.f.heldAll(time.Now())
+		term.Tick(time.Now(), time.Now())
+		if len(asked) > 0 {
+			t.Errorf("asked for %+v", asked[0])
+		}
+		n2.forget(2)
+		n2.says(2, 3, 0)
+		if end, known := term.counted("n2"); end != 3 || !known {
+			t.Errorf("in its new session n2 counts with %d, %v", end, known)
+		}
+	})
+}
+
+// TestOlderViewChangesNothing: views may arrive late. A set that was replaced must not count again.
+func TestOlderViewChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term, n2, n3 := leadSilently(t, 3, viewOf(2, "n1", "n2", "n3"), nil)
+		term.Update(viewOf(1, "n1", "n2"))
+		if isr := term.members.view.ISR; len(isr) != 3 {
+			t.Errorf("after an older view %v are in sync", isr)
+		}
+		for _, n := range []watch{n2, n3} {
+			if got := term.o.Log.CommittedEnd(); got != 0 {
+				t.Errorf("committed up to %d before %s has answered", got, n.f.node)
+			}
+			n.up()
+			n.forget(1)
+			n.says(1, 3, 0)
+		}
+		if got := term.o.Log.CommittedEnd(); got != 3 {
+			t.Errorf("committed up to %d, want 3", got)
+		}
+	})
+}

@@ -100,3 +100,67 @@ func TestFollowerKeepsCommittedEntries(t *testing.T) {
 		c.close()
 	})
 }
+
+// TestLeaderThatWasNotComparedStaysUnverified: a term that ended before an in-sync replica was
+// compared with it says nothing about the log. The next one compares, too.
+func TestLeaderThatWasNotComparedStaysUnverified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, three...)
+		term := c.elect("a", three...)
+		if err := within(time.Second, put(term, "m")); err != nil {
+			t.Fatal(err)
+		}
+		tick(term, time.Second) // the others learn that it is committed
+		c.restart("a")
+		if l := c.nodes["a"].replica.Log(); l.CommittedEnd() != l.End() {
+			t.Fatalf("%d of %d are committed", l.CommittedEnd(), l.End())
+		}
+		c.net.Kill("b")
+		c.net.Kill("c")
+		for range 2 {
+			term = c.elect("a", "a")
+			tick(term, time.Second)
+			if err := within(time.Second, put(term, "n")); !errors.Is(err, errWaiting) {
+				t.Errorf("a publish was answered %v", err)
+			}
+			if end := c.nodes["a"].replica.Log().End(); end != 1 {
+				t.Fatalf("the log goes to %d before a comparison", end)
+			}
+		}
+		c.close()
+	})
+}
+
+// TestLeaderThatCommittedNothingStaysUnverified: a term in which one replica was compared, and
+// which ended before all in-sync replicas held what it inherited, says nothing about the others.
+func TestLeaderThatCommittedNothingStaysUnverified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, three...)
+		c.decide = func(coord.ISRChange) (bool, error) { return false, nil }
+		term := c.elect("a", three...)
+		if err := within(time.Second, put(term, "m")); err != nil {
+			t.Fatal(err)
+		}
+		tick(term, time.Second)
+		c.net.Kill("b")
+		c.net.Kill("c")
+		if err := within(time.Second, put(term, "n")); !errors.Is(err, errWaiting) {
+			t.Fatal(err)
+		}
+		c.restart("a")
+		c.restart("b")
+		term = c.elect("a", "a", "b")
+		tick(term, 2*time.Second)
+		a, b := c.nodes["a"].replica.Log(), c.nodes["b"].replica.Log()
+		if a.End() != 2 || b.End() != 2 || a.CommittedEnd() != 1 {
+			t.Fatalf("a holds %d and b %d, and %d are committed without c", a.End(), b.End(), a.CommittedEnd())
+		}
+		c.net.Kill("b")
+		term = c.elect("a", "a")
+		tick(term, time.Second)
+		if err := within(time.Second, put(term, "o")); !errors.Is(err, errWaiting) || a.End() != 2 {
+			t.Errorf("a publish was answered %v, and the log ends at %d", err, a.End())
+		}
+		c.close()
+	})
+}

@@ -260,3 +260,36 @@ func TestLimits(t *testing.T) {
 		t.Errorf("size: %v", err)
 	}
 }
+
+// TestEqualSuspectsAreElectable: where every in-sync replica is suspect, one of those that hold the
+// most leads. Otherwise a partition whose nodes all restarted would wait for an operator.
+func TestEqualSuspectsAreElectable(t *testing.T) {
+	s := func(id NodeID, end seq.Offset) Suspect { return Suspect{Node: id, Epoch: 3, End: end} }
+	missing := func(id NodeID) Suspect { return Suspect{Node: id, Missing: true} }
+	isr := []NodeID{"a", "b", "c"}
+	for _, tc := range []struct {
+		suspects []Suspect
+		want     []NodeID
+	}{
+		{nil, isr},
+		{[]Suspect{s("a", 7), s("b", 7)}, []NodeID{"c"}},
+		{[]Suspect{s("a", 7), s("b", 7), s("c", 7)}, isr},
+		{[]Suspect{s("a", 7), s("b", 7), s("c", 6)}, []NodeID{"a", "b"}},
+		{[]Suspect{s("a", 7), missing("b"), s("c", 6)}, []NodeID{"a"}},
+		{[]Suspect{missing("a"), missing("b"), missing("c")}, nil},
+	} {
+		p := Partition{ISR: isr, Suspects: tc.suspects}
+		var got []NodeID
+		for _, id := range isr {
+			if p.Electable(id) {
+				got = append(got, id)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("with the suspects %+v, %v may lead, want %v", tc.suspects, got, tc.want)
+		}
+	}
+	if p := (Partition{ISR: isr[:1]}); p.Electable("b") {
+		t.Error("a replica that is not in sync may lead")
+	}
+}

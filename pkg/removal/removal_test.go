@@ -13,18 +13,20 @@ import (
 // rig is a node's disk with metadata of three topics, on n1, on n1 and n2, and on n2.
 type rig struct {
 	*Remover
-	t    *testing.T
-	dirs datadir.Dir
-	s    *meta.State
-	in   map[string]meta.Incarnation
-	todo []func() // what runs in the background
+	t      *testing.T
+	dirs   datadir.Dir
+	ledger *datadir.Ledger
+	s      *meta.State
+	in     map[string]meta.Incarnation
+	todo   []func() // what runs in the background
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dirs: datadir.At(vfs.NewMem(), "data"), s: &meta.State{}, in: map[string]meta.Incarnation{}}
+	r.ledger = datadir.NewLedger(r.dirs)
 	r.Remover = New(Options{
-		Dirs: r.dirs, Ledger: datadir.NewLedger(r.dirs), Self: "n1", Log: slog.New(slog.DiscardHandler),
+		Dirs: r.dirs, Ledger: r.ledger, Self: "n1", Log: slog.New(slog.DiscardHandler),
 		Go: func(f func()) bool { r.todo = append(r.todo, f); return true },
 	})
 	for _, id := range []meta.NodeID{"n1", "n2"} {
@@ -143,5 +145,37 @@ func TestSweep(t *testing.T) {
 	}
 	if got := r.Oldest(r.s, 1); got == nil || got.Topic.Name != "mine" {
 		t.Errorf("the oldest: %+v", got)
+	}
+}
+
+// What is removed leaves the ledger; what can be restored stays in it, so that its loss would be
+// noticed.
+func TestLedgerForgetsWhatIsRemoved(t *testing.T) {
+	r := newRig(t)
+	if err := vfs.MkdirAllSynced(r.dirs.FS, r.ledger.Path()); err != nil {
+		t.Fatal(err)
+	}
+	entry := func(name string) string { return datadir.ReplicaName(name, r.in[name], 0) }
+	for _, name := range []string{"mine", "both"} {
+		r.write(name, 10)
+		if err := r.ledger.Enter(entry(name)); err != nil {
+			t.Fatal(err)
+		}
+		r.delete(name)
+		if !r.ledger.Has(entry(name)) {
+			t.Errorf("%s is in the trash, and the ledger has forgotten it", name)
+		}
+	}
+	r.apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{r.in["both"]}})
+	if err := r.Review("both", r.s); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Deleted("mine", r.in["mine"], &meta.State{}); err != nil { // its trash is empty
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mine", "both"} {
+		if r.ledger.Has(entry(name)) {
+			t.Errorf("%s is removed, and the ledger has it", name)
+		}
 	}
 }

@@ -138,6 +138,7 @@ func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
 		{"another leader's", stampOf(6, 1), 10, 1, 10},
 		{"another leader's, who has not heard of that", stampOf(7, 1), 9, 1, 10},
 		{"another leader's, who has not heard of the operator", stampOf(8, 1), 3, 0, 3},
+		{"one of an epoch that a stamp does not hold whole", stampOf(1<<32+1, 1), 12, 0, 12},
 	}
 	for i, step := range steps {
 		if err := s.Replace(told(t, uint64(step.told), at(step.floor, step.moves))); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -103,5 +104,29 @@ func TestNewEpochOvertakesQueuedPuts(t *testing.T) {
 				t.Errorf("%s: %d of %d puts were answered, %d of them acknowledged; want all, and the first one alone acknowledged", name, len(outcomes), len(puts), acked)
 			}
 		})
+	}
+}
+
+// TestOtherPositionsStoreTheSharesAgain: a replica that is opened anew in the same epoch has other
+// positions. What the ones before have stored is not in them.
+func TestOtherPositionsStoreTheSharesAgain(t *testing.T) {
+	r := newReplica(t, "b")
+	h := header{Partition{1, 0}, 1}
+	share := positions{header: h, number: 3, total: 1, piece: []byte("x")}
+	first, second := &ledger{}, &ledger{}
+	for _, step := range []struct {
+		p     *ledger
+		epoch seq.Epoch
+		took  int
+	}{{first, 1, 1}, {first, 1, 1}, {second, 1, 1}, {second, 2, 2}} {
+		if err := r.follower.Adopt(Following{Epoch: step.epoch, Positions: step.p}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.follower.replace(share).outcome; got != outcomeOK {
+			t.Fatalf("outcome %d", got)
+		}
+		if len(step.p.took) != step.took {
+			t.Errorf("in epoch %d the positions hold %q, want %d shares", step.epoch, step.p.took, step.took)
+		}
 	}
 }

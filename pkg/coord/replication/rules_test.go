@@ -184,7 +184,8 @@ func failingSyncs(failing *bool) vfs.FS {
 }
 
 // TestFollowerAcknowledgesNothingAfterFailedSync: neither the put that requested
-// the sync nor the puts that would have shared it.
+// the sync nor the puts that would have shared it. None of it counts as committed here, whatever
+// the leader knows.
 func TestFollowerAcknowledgesNothingAfterFailedSync(t *testing.T) {
 	leader := newReplica(t, "leader")
 	appendTexts(t, leader.log, 1, "a")
@@ -207,12 +208,15 @@ func TestFollowerAcknowledgesNothingAfterFailedSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := ask(t, f, KindPut, append(put{header: header{Partition{1, 0}, 1}, sync: true}.appendHead(nil), raw...))
+	got := ask(t, f, KindPut, append(put{header: header{Partition{1, 0}, 1}, committed: 1, sync: true}.appendHead(nil), raw...))
 	if got.outcome == outcomeOK {
 		t.Errorf("acknowledged without a sync: %+v", got)
 	}
 	if err := <-failed; err == nil {
 		t.Error("the failure is not told")
+	}
+	if got := l.CommittedEnd(); got != 0 {
+		t.Errorf("committed up to %d here, and nothing is known to be on the disk", got)
 	}
 	f.Close()
 	_ = l.Close() // it has failed
