@@ -1,9 +1,7 @@
 package dedup
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -15,114 +13,133 @@ const DefaultMost = 1 << 20
 // fewest is the minimum capacity of a table that has entries.
 const fewest = 64
 
-// Hash represents an id in this process. Collisions cannot be constructed, nor ids whose hashes begin
-// alike: they would make each search as long as their number.
-type Hash [16]byte
-
-// seed makes the hashes of this process differ from those of others. With 8 bytes, an id of up to 47
-// takes one round of the hash function.
-var seed = func() (s [8]byte) {
-	_, _ = rand.Read(s[:]) // never fails
-	return s
-}()
-
-// HashOf returns the hash of an id, which may have any length.
-func HashOf(id []byte) Hash {
-	var buffer [128]byte
-	sum := sha256.Sum256(append(append(buffer[:0], seed[:]...), id...))
-	return Hash(sum[:16])
-}
-
-// tag is the part of a hash that the index stores; it also determines where a search starts.
-func (h *Hash) tag() uint32 { return binary.LittleEndian.Uint32(h[:4]) }
-
-// entry is a stored id.
+// entry is a claimed or stored id.
 type entry struct {
 	hash   Hash
 	offset seq.Offset
-	at     time.Duration
+	at     time.Duration // when it was stored, or one of the following
 }
 
-// table holds the recent ids: a ring in log order, and an index of it with open addressing. It
-// holds no pointers, and takes 48 bytes per id, up to twice that while it grows. The zero table is
-// empty. It is not safe for concurrent use.
+const (
+	claimed time.Duration = math.MinInt64 + iota // it is being stored
+	gone                                         // it was released or has a later entry
+)
+
+// table holds the claimed and the recent ids: a ring in the order of their claims, and an index of it
+// with open addressing. It holds no pointers, and takes 48 bytes per id, up to twice that while it
+// grows. The zero table is empty. It is not safe for concurrent use.
 type table struct {
-	ring        []entry // a power of two
-	index       []cell  // twice as many
-	head, count int     // of the ring
+	ring       []entry // a power of two; entry number n is at n modulo their number
+	index      []cell  // twice as many
+	head, tail uint32  // numbers of the oldest entry, and of the next one
+	stored     int     // entries of stored ids
+	gone       int     // entries that count no longer
 }
 
-// cell is a slot of the index: the tag of a hash, and its position in the ring plus one; 0 if
-// free. Because of the tag, a search reads the ring only where the hash is likely to be.
+// cell is a slot of the index: the tag of a hash, and the number of its entry; 0 if free. Because of
+// the tag, a search reads the ring only where the hash is likely to be.
 type cell uint64
 
-func cellOf(h *Hash, place int) cell { return cell(h.tag())<<32 | cell(place+1) } //nolint:gosec // at most 2^32
+func cellOf(h *Hash, number uint32) cell { return cell(h.tag())<<32 | cell(number) }
 
-func (c cell) tag() uint32 { return uint32(c >> 32) }    //nolint:gosec // the bits that are meant
-func (c cell) place() int  { return int(uint32(c)) - 1 } //nolint:gosec // likewise
+func (c cell) tag() uint32    { return uint32(c >> 32) } //nolint:gosec // the bits that are meant
+func (c cell) number() uint32 { return uint32(c) }       //nolint:gosec // likewise
 
-// Len returns the number of entries.
-func (t *table) Len() int { return t.count }
+// entry returns the entry of a number.
+func (t *table) entry(number uint32) *entry { return &t.ring[int(number)&(len(t.ring)-1)] }
 
-// Add adds an id that is stored at an offset since a time. Times must not decrease. If the id
-// exists, the later entry replaces it.
-func (t *table) Add(h Hash, o seq.Offset, at time.Duration) {
-	if t.count == len(t.ring) {
-		t.resize(max(fewest, 2*len(t.ring)))
+// Find returns the slot of an id, and its entry. If it has none it returns nil, and the slot for Add.
+func (t *table) Find(h *Hash) (slot uint32, e *entry) {
+	if int(t.tail-t.head) == len(t.ring) {
+		t.makeRoom()
 	}
-	place := (t.head + t.count) & (len(t.ring) - 1)
-	t.ring[place] = entry{h, o, at}
-	t.count++
-	t.point(place)
-}
-
-// Find returns the offset of an id, and since when it is stored.
-func (t *table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
-	if t.count == 0 {
-		return 0, 0, false
-	}
-	i, there := t.lookup(&h)
+	slot, there := t.lookup(h)
 	if !there {
-		return 0, 0, false
+		return slot, nil
 	}
-	e := &t.ring[t.index[i].place()]
-	return e.offset, e.at, true
+	return slot, t.entry(t.index[slot].number())
 }
 
-// Oldest returns the time of the oldest entry. It returns false if there is none.
-func (t *table) Oldest() (time.Duration, bool) {
-	if t.count == 0 {
-		return 0, false
+// Add adds an entry of an id at the slot that Find returned.
+func (t *table) Add(slot uint32, e entry) {
+	t.index[slot] = cellOf(&e.hash, t.tail)
+	*t.entry(t.tail) = e
+	t.tail++
+	if e.at > gone {
+		t.stored++
 	}
-	return t.ring[t.head].at, true
 }
 
-// Drop removes the oldest entry.
-func (t *table) Drop() {
-	i, there := t.lookup(&t.ring[t.head].hash)
-	if there && t.index[i].place() == t.head { // otherwise a later entry of the id exists
-		t.free(i)
+// Replace marks the entry of a stored id as gone. An Add at its slot must follow.
+func (t *table) Replace(e *entry) {
+	e.at = gone
+	t.stored--
+	t.gone++
+}
+
+// Release removes an id if it is claimed.
+func (t *table) Release(h *Hash) {
+	if t.head == t.tail {
+		return
 	}
-	t.head = (t.head + 1) & (len(t.ring) - 1)
-	t.count--
-	switch {
-	case t.count == 0:
+	slot, there := t.lookup(h)
+	if !there || t.entry(t.index[slot].number()).at != claimed {
+		return
+	}
+	t.entry(t.index[slot].number()).at = gone
+	t.free(slot)
+	t.gone++
+	for t.tail != t.head && t.entry(t.tail-1).at == gone {
+		t.tail--
+		t.gone--
+	}
+}
+
+// Oldest returns the oldest entry that counts, or nil.
+func (t *table) Oldest() *entry {
+	for t.head != t.tail {
+		if e := t.entry(t.head); e.at != gone {
+			return e
+		}
+		t.head++
+		t.gone--
+	}
+	return nil
+}
+
+// Drop removes the oldest entry if it is stored. If it is claimed it becomes the newest.
+func (t *table) Drop() (dropped bool) {
+	e := *t.entry(t.head)
+	slot, _ := t.lookup(&e.hash)
+	t.head++
+	if e.at == claimed {
+		t.Add(slot, e)
+		return false
+	}
+	t.free(slot)
+	t.stored--
+	return true
+}
+
+// Shrink returns memory that few entries do not need.
+func (t *table) Shrink() {
+	switch entries := int(t.tail - t.head); {
+	case entries == 0:
 		*t = table{}
-	case len(t.ring) > fewest && t.count <= len(t.ring)/8:
-		t.resize(len(t.ring) / 4)
+	case len(t.ring) > fewest && entries <= len(t.ring)/8:
+		t.rebuild(len(t.ring) / 4)
 	}
 }
 
-// Warm prefetches the index slots for some hashes, and for as many of the oldest entries. A large
-// index does not fit a processor cache, so that each search waits for memory; here all of them
-// wait at the same time. The returned value has no meaning.
+// Warm prefetches the index slots for some hashes. A large index does not fit a processor cache, so
+// that each search waits for memory; here all of them wait at the same time. The returned value has
+// no meaning.
 func (t *table) Warm(hashes []Hash) (read uint64) {
 	if len(t.index) < worthWarming {
 		return 0
 	}
-	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
 	for i := range hashes {
-		read += uint64(t.index[hashes[i].tag()&mask])
+		read += uint64(t.index[t.home(hashes[i].tag())])
 	}
 	return read
 }
@@ -132,9 +149,8 @@ func (t *table) WarmOldest(n int) (read uint64) {
 	if len(t.index) < worthWarming {
 		return 0
 	}
-	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
-	for k := range min(n, t.count) {
-		read += uint64(t.index[t.ring[(t.head+k)&(len(t.ring)-1)].hash.tag()&mask])
+	for k := range uint32(min(n, int(t.tail-t.head))) { //nolint:gosec // at most 2^32
+		read += uint64(t.index[t.home(t.entry(t.head+k).hash.tag())])
 	}
 	return read
 }
@@ -142,32 +158,27 @@ func (t *table) WarmOldest(n int) (read uint64) {
 // worthWarming is the size from which on an index exceeds a processor's own cache.
 const worthWarming = 32 << 10
 
+// home returns the slot where the search for a tag starts.
+func (t *table) home(tag uint32) uint32 { return tag & uint32(len(t.index)-1) } //nolint:gosec // at most 2^32
+
 // lookup returns the slot of a hash, or the free slot where it belongs.
 func (t *table) lookup(h *Hash) (slot uint32, there bool) {
-	mask, tag := uint32(len(t.index)-1), h.tag() //nolint:gosec // at most 2^32
-	for i := tag & mask; ; i = (i + 1) & mask {
+	tag := h.tag()
+	for i := t.home(tag); ; i = t.home(i + 1) {
 		switch c := t.index[i]; {
 		case c == 0:
 			return i, false
-		case c.tag() == tag && t.ring[c.place()].hash == *h:
+		case c.tag() == tag && t.entry(c.number()).hash == *h:
 			return i, true
 		}
 	}
 }
 
-// point sets the index slot of an entry of the ring.
-func (t *table) point(place int) {
-	h := &t.ring[place].hash
-	i, _ := t.lookup(h)
-	t.index[i] = cellOf(h, place)
-}
-
 // free clears a slot, and moves the following ones that would no longer be found.
 func (t *table) free(i uint32) {
-	mask := uint32(len(t.index) - 1) //nolint:gosec // as above
-	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
-		home := t.index[j].tag() & mask
-		if (j-home)&mask >= (j-i)&mask { // it may be moved to i
+	for j := t.home(i + 1); t.index[j] != 0; j = t.home(j + 1) {
+		home := t.home(t.index[j].tag())
+		if t.home(j-home) >= t.home(j-i) { // it may be moved to i
 			t.index[i] = t.index[j]
 			i = j
 		}
@@ -175,12 +186,46 @@ func (t *table) free(i uint32) {
 	t.index[i] = 0
 }
 
-// resize sets the capacity to at least n entries.
-func (t *table) resize(n int) {
+// makeRoom makes room for one entry at least.
+func (t *table) makeRoom() {
+	switch n := len(t.ring); {
+	case n == 0:
+		*t = table{ring: make([]entry, fewest), index: make([]cell, 2*fewest)}
+	case t.gone > n/4:
+		t.rebuild(n)
+	default:
+		t.double()
+	}
+}
+
+// double doubles the capacity. The entries keep their numbers, and the old index is read in order and
+// written nearly in order, so that few accesses wait for memory.
+func (t *table) double() {
 	was := *t
-	*t = table{ring: make([]entry, n), index: make([]cell, 2*n), count: was.count}
-	for k := range was.count {
-		t.ring[k] = was.ring[(was.head+k)&(len(was.ring)-1)]
-		t.point(k)
+	t.ring, t.index = make([]entry, 2*len(was.ring)), make([]cell, 2*len(was.index))
+	for k := t.head; k != t.tail; k++ {
+		*t.entry(k) = *was.entry(k)
+	}
+	for _, c := range was.index {
+		if c == 0 {
+			continue
+		}
+		i := t.home(c.tag())
+		for t.index[i] != 0 {
+			i = t.home(i + 1)
+		}
+		t.index[i] = c
+	}
+}
+
+// rebuild sets the capacity to n entries, and omits those that count no longer.
+func (t *table) rebuild(n int) {
+	was := *t
+	*t = table{ring: make([]entry, n), index: make([]cell, 2*n)}
+	for k := was.head; k != was.tail; k++ {
+		if e := was.entry(k); e.at != gone {
+			slot, _ := t.lookup(&e.hash)
+			t.Add(slot, *e)
+		}
 	}
 }

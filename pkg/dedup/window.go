@@ -22,8 +22,7 @@ type Window[W any] struct {
 	lasts     time.Duration
 	most      int
 	table     table
-	claims    claims              // ids that are being stored
-	waiting   map[Hash][]Place[W] // who waits for some of them
+	waiting   map[Hash][]Place[W] // who waits for some of the claimed ids
 	forgotten uint64
 	found     uint64
 	warmed    uint64 // keeps the compiler from removing the reads
@@ -46,65 +45,92 @@ func NewWindow[W any](lasts time.Duration, most int) *Window[W] {
 // SetLasts changes the duration of the window.
 func (w *Window[W]) SetLasts(d time.Duration) { w.lasts = d }
 
-// Prepare prefetches memory for the next claims or stores of some ids. It changes nothing.
-func (w *Window[W]) Prepare(hashes []Hash, stores bool) {
-	w.warmed = w.table.Warm(hashes)
-	if stores && w.table.Len()+len(hashes) > w.most {
-		w.warmed += w.table.WarmOldest(len(hashes))
+// Prepare prefetches memory for the next Claim or Add of some ids. It changes nothing.
+func (w *Window[W]) Prepare(hashes []Hash) { w.warmed += w.table.Warm(hashes) }
+
+// PrepareStore prefetches memory for the next n calls of Store or Add. It changes nothing.
+func (w *Window[W]) PrepareStore(n int) {
+	if w.table.stored+n > w.most {
+		w.warmed += w.table.WarmOldest(n)
 	}
 }
 
 // Claim asks for an id at a time. Fresh: the id is claimed for by until Store or Release. Claimed:
 // by waits, and is returned by Store or Release. Stored: the id is stored at the returned offset.
-func (w *Window[W]) Claim(h Hash, by Place[W], now time.Duration) (Verdict, seq.Offset) {
-	if o, at, ok := w.table.Find(h); ok && now-at < w.lasts {
+func (w *Window[W]) Claim(h *Hash, by Place[W], now time.Duration) (Verdict, seq.Offset) {
+	slot, e := w.table.Find(h)
+	switch {
+	case e == nil:
+	case e.at == claimed:
+		if w.waiting == nil {
+			w.waiting = map[Hash][]Place[W]{}
+		}
+		w.waiting[*h] = append(w.waiting[*h], by)
 		w.found++
-		return Stored, o
+		return Claimed, 0
+	case now-e.at < w.lasts:
+		w.found++
+		return Stored, e.offset
+	default:
+		w.table.Replace(e)
 	}
-	if w.claims.Add(&h) {
-		return Fresh, 0
-	}
-	if w.waiting == nil {
-		w.waiting = map[Hash][]Place[W]{}
-	}
-	w.waiting[h] = append(w.waiting[h], by)
-	w.found++
-	return Claimed, 0
+	w.table.Add(slot, entry{hash: *h, at: claimed})
+	return Fresh, 0
 }
 
 // Store ends a claim: the id is stored at an offset. It returns the publishes that waited.
-func (w *Window[W]) Store(h Hash, o seq.Offset, now time.Duration) []Place[W] {
-	waiting := w.Release(h)
+func (w *Window[W]) Store(h *Hash, o seq.Offset, now time.Duration) []Place[W] {
 	w.Add(h, o, now)
-	return waiting
+	return w.waited(h)
 }
 
 // Release ends a claim: the id is not stored. It returns the publishes that waited.
-func (w *Window[W]) Release(h Hash) []Place[W] {
-	w.claims.Remove(&h)
+func (w *Window[W]) Release(h *Hash) []Place[W] {
+	w.table.Release(h)
+	return w.waited(h)
+}
+
+// waited returns the publishes that waited for a claim.
+func (w *Window[W]) waited(h *Hash) []Place[W] {
 	if len(w.waiting) == 0 {
 		return nil
 	}
-	waiting := w.waiting[h]
-	delete(w.waiting, h)
+	waiting := w.waiting[*h]
+	delete(w.waiting, *h)
 	return waiting
 }
 
-// Add records an id that was found in the log.
-func (w *Window[W]) Add(h Hash, o seq.Offset, at time.Duration) {
-	w.Expire(at)
-	if w.table.Len() >= w.most {
-		w.table.Drop()
-		w.forgotten++
+// Add records an id that was found in the log, or was claimed and is stored now.
+func (w *Window[W]) Add(h *Hash, o seq.Offset, at time.Duration) {
+	slot, e := w.table.Find(h)
+	if e != nil && e.at == claimed {
+		e.offset, e.at = o, at
+		w.table.stored++
+	} else {
+		if e != nil {
+			w.table.Replace(e)
+		}
+		w.table.Add(slot, entry{*h, o, at})
 	}
-	w.table.Add(h, o, at)
+	w.expire(at)
+	for w.table.stored > w.most {
+		if w.table.Oldest(); w.table.Drop() {
+			w.forgotten++
+		}
+	}
 }
 
-// Expire removes the ids whose window has ended.
+// Expire removes the ids whose window has ended, except for those claimed after one that is still
+// claimed: they are removed after it.
 func (w *Window[W]) Expire(now time.Duration) {
+	w.expire(now)
+	w.table.Shrink()
+}
+
+func (w *Window[W]) expire(now time.Duration) {
 	for {
-		at, ok := w.table.Oldest()
-		if !ok || now-at < w.lasts {
+		e := w.table.Oldest()
+		if e == nil || e.at == claimed || now-e.at < w.lasts {
 			return
 		}
 		w.table.Drop()
@@ -125,5 +151,5 @@ func (c Counts) Plus(d Counts) Counts {
 
 // Counts returns the counters of the window.
 func (w *Window[W]) Counts() Counts {
-	return Counts{w.table.Len(), w.found, w.forgotten}
+	return Counts{w.table.stored, w.found, w.forgotten}
 }

@@ -1,9 +1,11 @@
 package dedup
 
 import (
-	"crypto/sha256"
+	"crypto/aes"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,148 +13,219 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// known is what the model remembers of a stored id.
+// known is what the model remembers of an id that is claimed or stored.
 type known struct {
-	offset seq.Offset
-	at     time.Duration
+	id      int
+	claimed bool
+	offset  seq.Offset
+	at      time.Duration
+	waits   []int
 }
 
-// model is a window as a map and a list.
+// model is a window as a list in the order of the claims.
 type model struct {
-	lasts  time.Duration
-	most   int
-	stored map[int]known
-	order  []int // ids of the ring, oldest first, with when they came
-	times  []time.Duration
-	claims map[int][]int // id: who claims it, then who waits
+	lasts time.Duration
+	most  int
+	all   []*known
+}
+
+func (m *model) find(id int) *known {
+	for _, k := range m.all {
+		if k.id == id {
+			return k
+		}
+	}
+	return nil
+}
+
+func (m *model) remove(k *known) {
+	m.all = slices.DeleteFunc(m.all, func(l *known) bool { return k == l })
+}
+
+func (m *model) stored() (n int) {
+	for _, k := range m.all {
+		if !k.claimed {
+			n++
+		}
+	}
+	return n
 }
 
 func (m *model) expire(now time.Duration) {
-	for len(m.order) > 0 && now-m.times[0] >= m.lasts {
-		m.drop()
+	for len(m.all) > 0 && !m.all[0].claimed && now-m.all[0].at >= m.lasts {
+		m.all = m.all[1:]
 	}
 }
 
-func (m *model) drop() {
-	if k := m.stored[m.order[0]]; k.at == m.times[0] {
-		delete(m.stored, m.order[0])
+// add stores an id: one that is claimed keeps its place.
+func (m *model) add(id int, o seq.Offset, now time.Duration) {
+	k := m.find(id)
+	if k == nil || !k.claimed {
+		m.remove(k)
+		k = &known{id: id}
+		m.all = append(m.all, k)
 	}
-	m.order, m.times = m.order[1:], m.times[1:]
+	k.claimed, k.offset, k.at = false, o, now
+	m.expire(now)
+	for m.stored() > m.most {
+		oldest := m.all[0]
+		m.all = m.all[1:]
+		if oldest.claimed {
+			m.all = append(m.all, oldest)
+		}
+	}
 }
 
 // hashOf has many ids begin at the same slot.
-func hashOf(id int) Hash {
-	h := HashOf([]byte{byte(id), byte(id >> 8)})
+func hashOf(id int) *Hash {
+	h := new(Hash)
+	h.Set([]byte{byte(id), byte(id >> 8)})
 	binary.LittleEndian.PutUint32(h[:], uint32(id%7)*0x3fffffff)
 	return h
 }
 
 func TestWindowMatchesModel(t *testing.T) {
 	rnd := testrand.New(t)
-	for range 60 {
-		m := &model{
-			lasts: time.Duration(1 + rnd.IntN(400)), most: 1 + rnd.IntN(300),
-			stored: map[int]known{}, claims: map[int][]int{},
-		}
+	for range 120 {
+		m := &model{lasts: time.Duration(1 + rnd.IntN(400)), most: 1 + rnd.IntN(300)}
 		w := NewWindow[int](m.lasts, m.most)
 		now, ids := time.Duration(0), 1+rnd.IntN(600)
+		slow := rnd.IntN(3) * rnd.IntN(50) // how many claims are open for long
 		for op := range 3000 {
 			now += 1 + time.Duration(rnd.IntN(3))
-			if rnd.IntN(400) == 0 {
+			switch id := rnd.IntN(ids); {
+			case rnd.IntN(400) == 0:
 				now += m.lasts / 2
+				m.expire(now)
+				w.Expire(now)
+			case rnd.IntN(50) == 0:
+				if k := m.find(id); k == nil || !k.claimed {
+					w.Add(hashOf(id), seq.Offset(op), now)
+					m.add(id, seq.Offset(op), now)
+				}
+			case rnd.IntN(2) == 0:
+				m.claim(t, w, id, op, now)
+			default:
+				m.settle(t, w, id, slow, rnd.IntN(3), seq.Offset(op), now)
 			}
-			id := rnd.IntN(ids)
-			if at := m.claims[id]; at != nil && rnd.IntN(2) == 0 {
-				m.settle(t, w, id, rnd.IntN(3) > 0, seq.Offset(op), now)
-				continue
-			}
-			m.claim(t, w, id, op, now)
+			m.check(t, w)
 		}
-		m.expire(now)
-		w.Expire(now)
-		if got := w.Counts().IDs; got != len(m.order) {
-			t.Fatalf("%d entries, want %d", got, len(m.order))
+		for id := range ids {
+			m.settle(t, w, id, 0, id%2, 0, now)
 		}
+		now += m.lasts
+		if w.Expire(now); w.table.ring != nil || w.table.index != nil {
+			t.Fatal("the memory of a table is kept after its last entry")
+		}
+	}
+}
+
+func (m *model) check(t *testing.T, w *Window[int]) {
+	t.Helper()
+	if got := w.Counts().IDs; got != m.stored() {
+		t.Fatalf("%d ids, want %d", got, m.stored())
+	}
+	entries, slots := int(w.table.tail-w.table.head), 0
+	for _, c := range w.table.index {
+		if c != 0 {
+			slots++
+		}
+	}
+	if slots != len(m.all) || entries != len(m.all)+w.table.gone || len(w.table.ring) > max(fewest, 16*len(m.all), 4*w.most) {
+		t.Fatalf("%d entries of %d, %d of them gone, in %d slots, want %d", entries, len(w.table.ring), w.table.gone, slots, len(m.all))
 	}
 }
 
 func (m *model) claim(t *testing.T, w *Window[int], id, op int, now time.Duration) {
 	t.Helper()
 	v, o := w.Claim(hashOf(id), Place[int]{op, id}, now)
-	k, stored := m.stored[id]
-	stored = stored && now-k.at < m.lasts
-	switch claimed := m.claims[id]; {
-	case stored:
+	switch k := m.find(id); {
+	case k != nil && k.claimed:
+		if v != Claimed {
+			t.Fatalf("id %d: verdict %d, want claimed", id, v)
+		}
+		k.waits = append(k.waits, op)
+	case k != nil && now-k.at < m.lasts:
 		if v != Stored || o != k.offset {
 			t.Fatalf("id %d: verdict %d at %d, want stored at %d", id, v, o, k.offset)
 		}
-	case claimed != nil:
-		if v != Claimed {
-			t.Fatalf("id %d: verdict %d, want claimed by %d", id, v, claimed[0])
-		}
-		m.claims[id] = append(claimed, op)
 	default:
 		if v != Fresh {
 			t.Fatalf("id %d: verdict %d, want fresh", id, v)
 		}
-		m.claims[id] = []int{op}
+		m.remove(k)
+		m.all = append(m.all, &known{id: id, claimed: true})
 	}
 }
 
-func (m *model) settle(t *testing.T, w *Window[int], id int, store bool, o seq.Offset, now time.Duration) {
+// settle ends the claim of an id, if it has one: how is 0 to release it.
+func (m *model) settle(t *testing.T, w *Window[int], id, slow, how int, o seq.Offset, now time.Duration) {
 	t.Helper()
+	k := m.find(id)
+	if k == nil || !k.claimed || id < slow {
+		return
+	}
 	var told []Place[int]
-	if store {
+	if how > 0 {
 		told = w.Store(hashOf(id), o, now)
-		m.expire(now)
-		if len(m.order) >= m.most {
-			m.drop()
-		}
-		m.stored[id] = known{o, now}
-		m.order, m.times = append(m.order, id), append(m.times, now)
+		m.add(id, o, now)
 	} else {
 		told = w.Release(hashOf(id))
+		m.remove(k)
 	}
 	want := []Place[int]{}
-	for _, op := range m.claims[id][1:] {
+	for _, op := range k.waits {
 		want = append(want, Place[int]{op, id})
 	}
-	delete(m.claims, id)
+	k.waits = nil
 	if fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Fatalf("id %d: %v were told, want %v", id, told, want)
 	}
 }
 
-func TestClaimsMatchMap(t *testing.T) {
-	rnd := testrand.New(t)
-	var c claims
-	want := map[Hash]bool{}
-	for _, most := range []int{10, 3000, 40, 3000, 0} { // it grows and shrinks
-		for range 20_000 {
-			h := hashOf(rnd.IntN(4000))
-			if len(want) > most || rnd.IntN(2) == 0 {
-				c.Remove(&h)
-				delete(want, h)
-			} else if added := c.Add(&h); added == want[h] {
-				t.Fatalf("added: %v, although it was there: %v", added, want[h])
-			} else {
-				want[h] = true
-			}
-			if c.count != len(want) || len(c.slots) > max(fewest, 32*len(want)) {
-				t.Fatalf("%d hashes in %d slots, want %d", c.count, len(c.slots), len(want))
-			}
+// A publisher whose publishes are refused repeats them. That must forget no stored id, and take no
+// memory.
+func TestRefusedPublishesForgetNothing(t *testing.T) {
+	const most = 1000
+	w := NewWindow[int](time.Hour, most)
+	for i := range most {
+		w.Add(hashOf(i), seq.Offset(i), 0)
+	}
+	for i := range 50 * most { // one is always claimed, so that the released ones are not at the end
+		w.Claim(hashOf(most+i%5000), Place[int]{}, 1)
+		w.Release(hashOf(most + (i-1)%5000))
+	}
+	if got := w.Counts(); got.IDs != most || got.Forgotten > 0 || len(w.table.ring) > 4*most {
+		t.Errorf("%+v in a table of %d entries", got, len(w.table.ring))
+	}
+	for i := range most {
+		if v, o := w.Claim(hashOf(i), Place[int]{}, 1); v != Stored || o != seq.Offset(i) {
+			t.Fatalf("id %d: verdict %d at %d", i, v, o)
 		}
-		for h := range want {
-			if c.Add(&h) {
-				t.Fatal("a hash was lost")
-			}
-		}
+	}
+}
+
+// An id whose claim does not end must not be taken for an old one.
+func TestOverflowKeepsClaims(t *testing.T) {
+	w := NewWindow[int](time.Hour, 100)
+	w.Claim(hashOf(0), Place[int]{}, 0)
+	for i := 1; i < 1000; i++ {
+		w.Add(hashOf(i), seq.Offset(i), time.Duration(i))
+	}
+	if v, _ := w.Claim(hashOf(0), Place[int]{7, 0}, 1000); v != Claimed {
+		t.Errorf("verdict %d, want claimed", v)
+	}
+	if told := w.Store(hashOf(0), 5, 1000); len(told) != 1 || told[0].Publish != 7 {
+		t.Errorf("%v were told", told)
+	}
+	if got := w.Counts(); got.IDs != 100 || got.Forgotten != 900 {
+		t.Errorf("%+v", got)
 	}
 }
 
 func TestWindowExpires(t *testing.T) {
 	w := NewWindow[int](10, 0)
-	h := HashOf([]byte("a"))
+	h := hashOf(1)
 	w.Add(h, 7, 100)
 	if v, o := w.Claim(h, Place[int]{}, 109); v != Stored || o != 7 {
 		t.Errorf("within the window: %d at %d", v, o)
@@ -177,37 +250,27 @@ func TestOverflowForgetsOldest(t *testing.T) {
 	}
 }
 
-func TestEmptyTableHoldsNoMemory(t *testing.T) {
-	w := NewWindow[int](10, 0)
-	for i := range 1000 {
-		w.Add(hashOf(i), 0, 0)
-	}
-	w.Expire(10)
-	if w.table.ring != nil || w.table.index != nil {
-		t.Error("the memory of a table is kept after its last entry")
-	}
-}
-
 // BenchmarkClaimAndStore has ten batches of 100 ids under way, as a publisher does.
 func BenchmarkClaimAndStore(b *testing.B) {
 	w := NewWindow[int](time.Hour, DefaultMost)
 	var batches [10][]Hash
-	id := make([]byte, 8)
+	id := append(make([]byte, 8), "-3w5e11264sgsf"...)
 	turn := func(n int) {
 		hashes := batches[n/100%10]
-		w.Prepare(hashes, true)
-		for i, h := range hashes {
-			w.Store(h, seq.Offset(n+i), time.Duration(n)) //nolint:gosec // not negative
+		w.PrepareStore(len(hashes))
+		for i := range hashes {
+			w.Store(&hashes[i], seq.Offset(n+i), time.Duration(n)) //nolint:gosec // not negative
 		}
 		hashes = hashes[:0]
 		for i := range 100 {
 			binary.LittleEndian.PutUint64(id, uint64(n+i)) //nolint:gosec // likewise
-			hashes = append(hashes, HashOf(id))
+			hashes = append(hashes, Hash{})
+			hashes[i].Set(id)
 		}
 		batches[n/100%10] = hashes
-		w.Prepare(hashes, false)
-		for _, h := range hashes {
-			w.Claim(h, Place[int]{}, time.Duration(n))
+		w.Prepare(hashes)
+		for i := range hashes {
+			w.Claim(&hashes[i], Place[int]{}, time.Duration(n))
 		}
 	}
 	n := 0
@@ -223,20 +286,24 @@ func BenchmarkClaimAndStore(b *testing.B) {
 	}
 }
 
-// A client chooses its ids. Many whose hashes begin alike, which it could find by trying, would make
-// each search as long as their number.
+// A client chooses its ids. Many whose hashes begin alike, which it could find by trying if it knew
+// the key, would make each search as long as their number.
 func TestNobodyFindsIDsThatShareASlot(t *testing.T) {
 	const slots = 1 << 12
+	guessed, err := aes.NewCipher(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
 	in, most := map[uint32]int{}, 0
 	id := make([]byte, 8)
 	for n, found := uint64(0), 0; found < 200; n++ {
 		binary.LittleEndian.PutUint64(id, n)
-		sum := sha256.Sum256(id)
-		if binary.LittleEndian.Uint32(sum[:])%slots != 0 {
+		var h Hash
+		if h.sum(guessed, id); h.tag()%slots != 0 {
 			continue
 		}
 		found++
-		h := HashOf(id)
+		h.Set(id)
 		slot := h.tag() % slots
 		in[slot]++
 		most = max(most, in[slot])
@@ -247,19 +314,35 @@ func TestNobodyFindsIDsThatShareASlot(t *testing.T) {
 }
 
 func TestLaterEntryOfIDCounts(t *testing.T) {
-	var table table
-	h := hashOf(1)
-	table.Add(h, 1, 1)
-	table.Add(hashOf(2), 2, 2)
-	table.Add(h, 3, 3)
-	for range 2 {
-		if o, at, ok := table.Find(h); !ok || o != 3 || at != 3 {
-			t.Errorf("found %d of %v, %v", o, at, ok)
-		}
-		table.Drop()
+	w := NewWindow[int](10, 0)
+	w.Add(hashOf(1), 1, 1)
+	w.Add(hashOf(2), 2, 2)
+	w.Add(hashOf(1), 3, 3)
+	w.Expire(12)
+	if v, o := w.Claim(hashOf(1), Place[int]{}, 12); v != Stored || o != 3 {
+		t.Errorf("verdict %d at %d", v, o)
 	}
-	table.Drop()
-	if _, _, ok := table.Find(h); ok {
-		t.Error("it is found after it was dropped")
+	if v, _ := w.Claim(hashOf(2), Place[int]{}, 12); v != Fresh {
+		t.Errorf("verdict %d, want fresh", v)
+	}
+}
+
+// Ids that begin alike, end with zeros or are long have hashes of their own.
+func TestHashesDiffer(t *testing.T) {
+	text := []byte(strings.Repeat("\x00", 40) + strings.Repeat("a", 40) + strings.Repeat("\x00", 40))
+	of := map[Hash]string{}
+	for from := range text {
+		for to := from; to <= len(text); to++ {
+			var h Hash
+			h.Set(text[from:to])
+			if other, ok := of[h]; ok && other != string(text[from:to]) {
+				t.Fatalf("%q and %q have one hash", other, text[from:to])
+			}
+			of[h] = string(text[from:to])
+			h.Set(text[from:to])
+			if of[h] != string(text[from:to]) {
+				t.Fatalf("%q has two hashes", text[from:to])
+			}
+		}
 	}
 }

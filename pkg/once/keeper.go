@@ -92,7 +92,7 @@ func newPublish(k *Keeper, msgs []topic.Message, done func(topic.Receipt)) *publ
 	}
 	for i := range msgs {
 		if msgs[i].Dedup != nil && msgs[i].Address == nil {
-			e.hashes[i] = dedup.HashOf(msgs[i].Dedup)
+			e.hashes[i].Set(msgs[i].Dedup)
 		}
 	}
 	return e
@@ -166,10 +166,14 @@ func (k *Keeper) read(now time.Time) error {
 		if age < k.o.Window {
 			newest = max(newest, -age)
 			hashes, offsets = hashes[:0], offsets[:0]
-			topic.EachDedup(b, func(o seq.Offset, id []byte) { hashes, offsets = append(hashes, dedup.HashOf(id)), append(offsets, o) })
-			k.window.Prepare(hashes, true)
-			for i, h := range hashes {
-				k.window.Add(h, offsets[i], newest)
+			topic.EachDedup(b, func(o seq.Offset, id []byte) {
+				hashes, offsets = append(hashes, dedup.Hash{}), append(offsets, o)
+				hashes[len(hashes)-1].Set(id)
+			})
+			k.window.Prepare(hashes)
+			k.window.PrepareStore(len(hashes))
+			for i := range hashes {
+				k.window.Add(&hashes[i], offsets[i], newest)
 			}
 		}
 		o = b.End()
@@ -239,7 +243,7 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.moment()
-	k.window.Prepare(e.hashes, false)
+	k.window.Prepare(e.hashes)
 	for i := range msgs {
 		switch {
 		case e.hashes[i] != dedup.Hash{} && !k.claimLocked(e, i, now):
@@ -257,7 +261,7 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 // claimLocked claims the id of a message, and reports whether the message is to be
 // appended.
 func (k *Keeper) claimLocked(e *publish, i int, now time.Duration) bool {
-	v, o := k.window.Claim(e.hashes[i], dedup.Place[*publish]{Publish: e, Index: i}, now)
+	v, o := k.window.Claim(&e.hashes[i], dedup.Place[*publish]{Publish: e, Index: i}, now)
 	switch v {
 	case dedup.Claimed:
 		e.leaveOut(i)
@@ -380,7 +384,9 @@ func (e *publish) complete(r topic.Receipt) {
 func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
 	now := k.moment()
 	k.under--
-	k.window.Prepare(e.hashes, r.Written)
+	if r.Written {
+		k.window.PrepareStore(e.appended())
+	}
 	for n := range e.appended() {
 		i, o := n, r.First+seq.Offset(n) //nolint:gosec // an index is not negative
 		if e.part {
@@ -391,9 +397,9 @@ func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publi
 		switch {
 		case e.hashes[i] == dedup.Hash{}:
 		case r.Written:
-			waiting = k.window.Store(e.hashes[i], o, now)
+			waiting = k.window.Store(&e.hashes[i], o, now)
 		default:
-			waiting = k.window.Release(e.hashes[i])
+			waiting = k.window.Release(&e.hashes[i])
 		}
 		for _, w := range waiting {
 			over = resolveLocked(over, w, o, r.Err)

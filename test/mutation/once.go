@@ -11,8 +11,8 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/once"},
 		},
 		{
-			name: "dedup: a client can find ids that make searches long", file: "pkg/dedup/table.go",
-			old: "append(append(buffer[:0], seed[:]...), id...)", with: "append(buffer[:0], id...)",
+			name: "dedup: a client can find ids that make searches long", file: "pkg/dedup/hash.go",
+			old: "_, _ = rand.Read(key[:])", with: "_ = rand.Reader",
 			tests: []string{"./pkg/dedup"}, run: "ShareASlot",
 		},
 		{
@@ -32,7 +32,7 @@ func onceMistakes() []mistake {
 		},
 		{
 			name: "once: a refused publish keeps its ids", file: "pkg/once/keeper.go",
-			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(e.hashes[i])\n", with: "",
+			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(&e.hashes[i])\n", with: "",
 			tests: []string{"./pkg/once"},
 		},
 		{
@@ -58,33 +58,43 @@ func windowMistakes() []mistake {
 	return []mistake{
 		{
 			name: "once: the index takes one id for another that begins alike", file: "pkg/dedup/table.go",
-			old: "c.tag() == tag && t.ring[c.place()].hash == *h", with: "c.tag() == tag",
+			old: "c.tag() == tag && t.entry(c.number()).hash == *h", with: "c.tag() == tag",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
-			name: "once: a claim that ends hides those behind it", file: "pkg/dedup/claims.go",
-			old: "if (j-home)&mask >= (j-i)&mask {", with: "if (j-home)&mask > mask {",
+			name: "once: an id whose claim does not end is forgotten", file: "pkg/dedup/table.go",
+			old: "	if e.at == claimed {\n\t\tt.Add(slot, e)\n\t\treturn false\n\t}\n", with: "",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: refused publishes take memory", file: "pkg/dedup/table.go",
+			old: "case t.gone > n/4:", with: "case false:",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
 			name: "once: ids are known for ever", file: "pkg/dedup/window.go",
-			old: "ok && now-at < w.lasts {", with: "ok && at <= now {",
+			old: "case now-e.at < w.lasts:", with: "case e.at <= now:",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
 			name: "once: there is no most of ids", file: "pkg/dedup/window.go",
-			old: "if w.table.Len() >= w.most {", with: "if false {",
+			old: "for w.table.stored > w.most {", with: "for false {",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
 			name: "once: an entry that moves is lost", file: "pkg/dedup/table.go",
-			old: "if (j-home)&mask >= (j-i)&mask {", with: "if (j-home)&mask > (j-i)&mask {",
+			old: "if t.home(j-home) >= t.home(j-i) {", with: "if t.home(j-home) > t.home(j-i) {",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
-			name: "once: an older entry takes the newer of its id along", file: "pkg/dedup/table.go",
-			old: "if there && t.index[i].place() == t.head {", with: "if there {",
+			name: "once: an older entry takes the newer of its id along", file: "pkg/dedup/window.go",
+			old: "		if e != nil {\n\t\t\tw.table.Replace(e)\n\t\t}\n", with: "",
 			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: ids of other lengths have one hash", file: "pkg/dedup/hash.go",
+			old: "binary.LittleEndian.PutUint32(h[:lengthBytes], uint32(len(id)))", with: "binary.LittleEndian.PutUint32(h[:lengthBytes], 0)",
+			tests: []string{"./pkg/dedup"}, run: "TestHashesDiffer",
 		},
 	}
 }
