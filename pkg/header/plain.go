@@ -1,6 +1,9 @@
 package header
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // maxPlain is the maximum number of keys of a plain header.
 const maxPlain = 8
@@ -65,16 +68,34 @@ func (p *plainReader) text() ([]byte, bool) {
 	if len(rest) == 0 || rest[0] != '"' {
 		return nil, false
 	}
-	for i := 1; i < len(rest); i++ {
-		switch c := rest[i]; {
-		case c == '"':
-			p.rest = rest[i+1:]
-			return rest[1:i], true
-		case c < ' ' || c > '~' || c == '\\':
-			return nil, false
+	n := bytes.IndexByte(rest[1:], '"')
+	if n < 0 || !printable(rest[1:1+n]) {
+		return nil, false
+	}
+	p.rest = rest[n+2:]
+	return rest[1 : 1+n], true
+}
+
+// each has the same value in each byte.
+const each = 0x0101010101010101
+
+// printable reports whether text consists of printable ASCII characters other than the backslash. It
+// looks at eight at a time.
+func printable(text []byte) bool {
+	const high = each << 7
+	for ; len(text) >= 8; text = text[8:] {
+		x := binary.LittleEndian.Uint64(text)
+		slash, del := x^each*'\\', x^each*0x7f
+		if (x|(x-each*' ')|(slash-each)|(del-each))&high != 0 { // the lowest byte that is too low, a backslash or a delete borrows
+			return false
 		}
 	}
-	return nil, false
+	for _, c := range text {
+		if c < ' ' || c > '~' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // number reads a whole number that is not negative, if there is one.

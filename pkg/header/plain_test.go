@@ -79,6 +79,20 @@ func TestPlainHeadersAreReadLikeOthers(t *testing.T) {
 	}
 }
 
+// A text is looked at eight bytes at a time: each byte counts, wherever it is.
+func TestEachByteOfATextIsLookedAt(t *testing.T) {
+	for at := range 20 {
+		for c := range 256 {
+			text := []byte("abcdefghijklmnopqrst")
+			text[at] = byte(c)
+			want := c >= ' ' && c <= '~' && c != '"' && c != '\\'
+			if got := sameAsAny(t, `{"##key":"`+string(text)+`"}`); got != want {
+				t.Errorf("byte %#x at %d: read in the quick way: %v", c, at, got)
+			}
+		}
+	}
+}
+
 func FuzzPlainHeaders(f *testing.F) {
 	for raw := range headers {
 		f.Add(raw)

@@ -16,6 +16,11 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/dedup"}, run: "ShareASlot",
 		},
 		{
+			name: "header: a backslash among eight characters is read as it stands", file: "pkg/header/plain.go",
+			old: "|(slash-each)", with: "|(slash&0)",
+			tests: []string{"./pkg/header"}, run: "TestEachByte",
+		},
+		{
 			name: "header: a publisher may forge a dead letter", file: "pkg/header/header.go",
 			old: "len(k) == len(keyLetter) && bytes.EqualFold(k, []byte(keyLetter)) {", with: "len(k) == len(keyLetter) && bytes.Equal(k, []byte(keyLetter)) {",
 			tests: []string{"./pkg/header"}, run: "TestParse",
