@@ -35,9 +35,9 @@ type council struct {
 
 func (c *council) Members() raftstore.Configuration { return c.config }
 
-func (c *council) RemoveMember(ctx context.Context, id meta.NodeID) error {
-	c.removed = append(c.removed, id)
-	_, err := c.store.Propose(ctx, meta.RemoveNode{ID: id})
+func (c *council) RemoveMember(ctx context.Context, r meta.RemoveNode) error {
+	c.removed = append(c.removed, r.ID)
+	_, err := c.store.Propose(ctx, r)
 	return err
 }
 

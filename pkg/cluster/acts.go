@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,11 +12,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// RemoveMember permanently removes a node: from the metadata, which refuses while the node holds
-// replicas (failure.NodeInUse), then from the Raft group. The node's process stops when it learns
-// of it. After an error whose fate is not refused the removal may be partial; call it again.
-func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
-	return acts{n.store, &n.calls}.atLeader(ctx, kindRemove, []byte(id))
+// RemoveMember permanently removes a node: from the metadata, which may refuse (see
+// meta.RemoveNode), then from the Raft group. The node's process stops when it learns of it. After
+// an error whose fate is not refused the removal may be partial; call it again.
+func (n *Node) RemoveMember(ctx context.Context, c meta.RemoveNode) error {
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return fate.Mark(err, fate.Refused)
+	}
+	return acts{n.store, &n.calls}.atLeader(ctx, kindRemove, payload)
 }
 
 // TransferController transfers the controller role to another node.
@@ -48,22 +53,28 @@ func (a acts) atLeader(ctx context.Context, kind uint8, payload []byte) error {
 func (a acts) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte, error) {
 	switch kind {
 	case kindRemove:
-		return nil, a.remove(ctx, meta.NodeID(payload))
+		var c meta.RemoveNode
+		if err := meta.DecodeStrict(payload, &c); err != nil {
+			return nil, fate.Mark(err, fate.Refused)
+		}
+		return nil, a.remove(ctx, c, payload)
 	case kindTransfer:
 		return nil, a.store.Members().Transfer(ctx)
 	}
 	return nil, fmt.Errorf("%w: %d", errUnknown, kind)
 }
 
-func (a acts) remove(ctx context.Context, id meta.NodeID) error {
+// remove carries out a removal, which was sent as payload.
+func (a acts) remove(ctx context.Context, c meta.RemoveNode, payload []byte) error {
 	if !a.store.IsLeader() {
 		return failure.NotController
 	}
+	id := c.ID
 	if id == a.calls.self {
-		return a.leave(ctx)
+		return a.leave(ctx, payload)
 	}
 	_, voting := a.store.Members().Configuration().Find(id)
-	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
+	_, err := a.store.Propose(ctx, c)
 	if errors.Is(err, failure.NodeNotFound) && voting {
 		err = nil // an earlier attempt got this far
 	}
@@ -78,7 +89,7 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 
 // leave transfers the leadership to another node, which then removes this one. The library stops a
 // leader that removes itself, at times before it has reported the outcome of the change.
-func (a acts) leave(ctx context.Context) error {
+func (a acts) leave(ctx context.Context, payload []byte) error {
 	self := a.calls.self
 	if err := a.store.Members().Transfer(ctx); err != nil {
 		return fate.Mark(fmt.Errorf("remove %s: %w", self, err), fate.Refused)
@@ -86,7 +97,7 @@ func (a acts) leave(ctx context.Context) error {
 	for {
 		moved := a.store.LeaderChanged()
 		if leader, ok := a.store.Leader(); ok && leader != self {
-			_, err := a.calls.ask(ctx, leader, kindRemove, []byte(self))
+			_, err := a.calls.ask(ctx, leader, kindRemove, payload)
 			return err
 		}
 		select {

@@ -22,7 +22,7 @@ const (
 	kindForm     uint8 = 2 // of package formation; the only kind of class formation, and only used there
 	kindWho      uint8 = 3 // -> incarnation, u64 little-endian; 0: does not serve
 	kindHere     uint8 = 4 // the sender serves from now on
-	kindRemove   uint8 = 5 // a node's name: the metadata leader removes it
+	kindRemove   uint8 = 5 // a meta.RemoveNode (JSON): the metadata leader carries it out
 	kindTransfer uint8 = 6 // the metadata leader transfers its leadership
 	kindGone     uint8 = 7 // the metadata leader's id -> end of the log, u64 little-endian, if the leader was not heard from
 	kindStanding uint8 = 8 // -> raftstore.Standing of the metadata's leader: index, age in ns, u64 little-endian

@@ -242,7 +242,7 @@ func TestRemovedNodeStops(t *testing.T) {
 				w.formed(3, 3)
 				w.topic("t", []meta.NodeID{"n3"})
 				through := w.node("n1")
-				if err := through.RemoveMember(t.Context(), "n3"); !errors.Is(err, failure.NodeInUse) || fate.Of(err) != fate.Refused {
+				if err := through.RemoveMember(t.Context(), meta.RemoveNode{ID: "n3"}); !errors.Is(err, failure.NodeInUse) || fate.Of(err) != fate.Refused {
 					t.Errorf("in use: %v", err)
 				}
 				if _, err := through.Store().Propose(t.Context(), meta.DeleteTopic{Name: "t"}); err != nil {
@@ -251,8 +251,12 @@ func TestRemovedNodeStops(t *testing.T) {
 				if !running {
 					_ = w.kill("n3")
 				}
-				if err := through.RemoveMember(t.Context(), "n3"); err != nil {
-					w.await("removed", func() bool { return through.RemoveMember(t.Context(), "n3") == nil })
+				if err := through.RemoveMember(t.Context(), meta.RemoveNode{ID: "n3"}); !errors.Is(err, failure.OnlyCopies) || fate.Of(err) != fate.Refused {
+					t.Errorf("with the only copy of a deleted topic: %v", err)
+				}
+				lose := meta.RemoveNode{ID: "n3", LoseDeleted: true}
+				if err := through.RemoveMember(t.Context(), lose); err != nil {
+					w.await("removed", func() bool { return through.RemoveMember(t.Context(), lose) == nil })
 				}
 				if !running {
 					w.start("n3")
@@ -288,7 +292,7 @@ func TestRemovedControllerStops(t *testing.T) {
 					through = four[(slices.Index(four, gone)+1)%4]
 				}
 				w.await("removed", func() bool {
-					err := w.node(through).RemoveMember(t.Context(), meta.NodeID(gone))
+					err := w.node(through).RemoveMember(t.Context(), meta.RemoveNode{ID: meta.NodeID(gone)})
 					_, still := w.node(four[(slices.Index(four, gone)+2)%4]).Members().Find(meta.NodeID(gone))
 					t.Log(err, still)
 					return !still

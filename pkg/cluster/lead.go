@@ -11,7 +11,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/signal"
-	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -38,8 +37,9 @@ type chair struct {
 	calls     *calls
 	work      *tasks
 	log       *slog.Logger
-	clock     age.Steady // read first when the process starts; used by lead
+	trash     controller.Expiry // when deleted topics are purged: it sees deletions while this node does not lead
 
+	serving  atomic.Bool                         // the node has started
 	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects chan meta.NodeID                    // to probe
 	alarm    signal.Signal                       // a connection to a member broke
@@ -49,8 +49,8 @@ type chair struct {
 // lead runs the controller whenever this node leads the metadata, until the Node is closed.
 func (c *chair) lead() {
 	ctx := c.work.ctx
-	now := time.Now()
-	c.clock.Read(now, now.UnixNano())
+	c.observeTrash()
+	c.serving.Store(true)
 	var former meta.NodeID // the previous leader
 	for ctx.Err() == nil {
 		moved := c.store.LeaderChanged()
@@ -68,6 +68,19 @@ func (c *chair) lead() {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// changed is called after each change of the metadata. While the node starts, it does nothing: the
+// metadata that it reads then is old.
+func (c *chair) changed() {
+	if c.serving.Load() {
+		c.observeTrash()
+	}
+}
+
+func (c *chair) observeTrash() {
+	now := time.Now()
+	c.trash.Observe(c.store.View(), now, now.UnixNano())
 }
 
 // former returns what is known of the previous controller: its registration before this node
@@ -92,7 +105,7 @@ func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	changed := make(chan struct{}, 1)
 	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
-		Options: c.options, Self: c.self, Former: former, Cluster: c, Clock: &c.clock, Changed: changed, Suspects: c.suspects,
+		Options: c.options, Self: c.self, Former: former, Cluster: c, Trash: &c.trash, Changed: changed, Suspects: c.suspects,
 	}
 	err := loop.Run(ctx)
 	c.decision.Store(nil)

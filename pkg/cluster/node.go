@@ -101,7 +101,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.desk.opened.Store(n.store)
 	n.work.start(n.stayMember)
 	n.work.start(n.watch)
-	n.work.start(func() { n.roster.follow(n.work.ctx, n.store) })
+	n.work.start(func() { n.roster.follow(n.work.ctx, n.store, n.chair.changed) })
 	r := registration{
 		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},

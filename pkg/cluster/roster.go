@@ -102,11 +102,12 @@ func (r *roster) hurry(id meta.NodeID) {
 }
 
 // follow updates the members and their addresses from the metadata and the Raft configuration
-// until ctx ends. It holds a connection for requests to each.
-func (r *roster) follow(ctx context.Context, s *raftstore.Store) {
+// until ctx ends. It holds a connection for requests to each. It calls then after each update.
+func (r *roster) follow(ctx context.Context, s *raftstore.Store, then func()) {
 	for {
 		changed := s.Changed()
 		r.update(membersOf(s))
+		then()
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -118,7 +118,7 @@ var (
 	})
 	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
 
-	OnlyCopies = refused(0, "node has the only copy of deleted topics that can still be restored", Kind{
+	OnlyCopies = refused(73, "node has the only copy of deleted topics that can still be restored", Kind{
 		Word: "ONLY_COPIES", Code: Precondition,
 		Hint: "to keep a topic, undrain the node, restore the topic (brokerctl topic restore T) and decommission the node again; otherwise confirm with lose_deleted=true, in brokerctl --lose-deleted",
 	})

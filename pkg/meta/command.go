@@ -167,6 +167,16 @@ func DecodeCommand(data []byte) (Command, error) {
 	return c, nil
 }
 
+// StampCommand sets when a command accepted by DecodeCommand is proposed, ns since 1970. A command
+// without a time stays so.
+func StampCommand(data []byte, at int64) {
+	if CommandTime(data) != 0 {
+		n := len(data) - commandTrailer
+		binary.LittleEndian.PutUint64(data[commandHeader:], uint64(at))
+		binary.LittleEndian.PutUint32(data[n:], crc32.Checksum(data[:n], castagnoli))
+	}
+}
+
 // CommandTime returns when a command accepted by DecodeCommand was proposed, ns since 1970; 0:
 // unknown.
 func CommandTime(data []byte) int64 {

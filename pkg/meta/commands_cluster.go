@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
@@ -182,10 +183,12 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 	return nil
 }
 
-// RemoveNode removes a node. A node with a replica is refused with failure.NodeInUse; its copies of
-// topics in the trash are removed with it.
+// RemoveNode removes a node. A node with a replica is refused with failure.NodeInUse, and one with
+// the only copy of a topic in the trash with failure.OnlyCopies, unless LoseDeleted is set. Its
+// copies of topics in the trash are removed with it.
 type RemoveNode struct {
-	ID NodeID `json:"id"`
+	ID          NodeID `json:"id"`
+	LoseDeleted bool   `json:"lose_deleted,omitempty"`
 }
 
 func (c RemoveNode) validate() error {
@@ -204,6 +207,9 @@ func (c RemoveNode) apply(s *State, r *Result) error {
 				return fmt.Errorf("%w: %s holds %s/%d", failure.NodeInUse, c.ID, t.Name, k)
 			}
 		}
+	}
+	if _, only := TrashOf(s).Of(c.ID); len(only) > 0 && !c.LoseDeleted {
+		return fmt.Errorf("node %s: %w: %s", c.ID, failure.OnlyCopies, strings.Join(only, " "))
 	}
 	s.trash, r.Purged = TrashOf(s).withoutNode(c.ID)
 	s.nodes = slices.Delete(s.nodes, i, i+1)

@@ -73,7 +73,7 @@ func keep[T any](all []T, one T, most int) []T {
 // Event is a change of the cluster's state, whatever caused it.
 type Event struct {
 	Index  uint64 `json:"index"`            // the Raft index of the change
-	At     int64  `json:"at"`               // ns since 1970, by the clock of the node that made it
+	At     int64  `json:"at"`               // ns since 1970, by the clock of the metadata leader
 	Kind   string `json:"kind"`             // for programs, such as node_down
 	Object string `json:"object,omitempty"` // a node, a topic, a channel or partitions
 	What   string `json:"what"`             // for people

@@ -52,7 +52,7 @@ func (r random) command(s *State) Command {
 	case 1:
 		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
 	case 2:
-		return RemoveNode{r.node()}
+		return RemoveNode{r.node(), r.IntN(2) == 0}
 	case 3:
 		return DeleteTopic{Name: t}
 	case 4:

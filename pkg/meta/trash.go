@@ -36,12 +36,12 @@ func (c TopicConfig) Trash() time.Duration {
 // returned by State are shared and must not be changed.
 type Deleted struct {
 	Index uint64   // the Raft index of the command that deleted it
-	At    int64    // ns since 1970, by the clock of the node that proposed it; 0: unknown
+	At    int64    // ns since 1970, by the clock of the metadata leader; 0: unknown
 	Topic *Topic   // its partitions have no valid leader
 	Saved []*Saved // saved positions of its channels
 }
 
-// Until returns when the topic is purged.
+// Until returns when the topic is purged, by the clock that At is from.
 func (d *Deleted) Until() time.Time { return time.Unix(0, d.At).Add(d.Topic.Config.Trash()) }
 
 // Trash is the deleted topics that can be restored.
@@ -64,11 +64,17 @@ func (t Trash) Topic(name string, in Incarnation) *Topic {
 	return nil
 }
 
+// Same reports whether two values are the same list, as of two states between which nothing entered
+// or left the trash. It may be false for lists that are equal.
+func (t Trash) Same(as Trash) bool {
+	return len(t.deleted) == len(as.deleted) && (len(t.deleted) == 0 || &t.deleted[0] == &as.deleted[0])
+}
+
 // Gone iterates over the names of topics that were in an older trash and no longer are.
 func (t Trash) Gone(since Trash) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if len(t.deleted) == len(since.deleted) && (len(t.deleted) == 0 || &t.deleted[0] == &since.deleted[0]) {
-			return // it is the same list
+		if t.Same(since) {
+			return
 		}
 		for _, d := range since.deleted {
 			if !t.has(d.Index) && !yield(d.Topic.Name) {
@@ -82,20 +88,6 @@ func (t Trash) Gone(since Trash) iter.Seq[string] {
 func (t Trash) has(index uint64) bool {
 	_, found := slices.BinarySearchFunc(t.deleted, index, func(d *Deleted, index uint64) int { return cmp.Compare(d.Index, index) })
 	return found
-}
-
-// Due returns the topics that have expired, and when the next one will; the zero time if there is
-// none.
-func (t Trash) Due(now time.Time) (due []Incarnation, next time.Time) {
-	for _, d := range t.deleted {
-		switch until := d.Until(); {
-		case !now.Before(until):
-			due = append(due, d.Topic.Incarnation)
-		case next.IsZero() || until.Before(next):
-			next = until
-		}
-	}
-	return due, next
 }
 
 // find returns the index of the last deleted topic with a name, of an incarnation or of any (0); -1

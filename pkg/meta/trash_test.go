@@ -36,31 +36,6 @@ func kept(t *testing.T, topics, partitions int) (*State, []Incarnation) {
 	return s, made
 }
 
-func TestTrashExpiresByTime(t *testing.T) {
-	s, made := kept(t, 3, 1)
-	began := time.Unix(1_000_000, 0)
-	for _, test := range []struct {
-		after time.Duration
-		due   []Incarnation
-		next  time.Duration
-	}{
-		{-time.Hour, nil, time.Hour},
-		{time.Hour - 1, nil, time.Hour},
-		{time.Hour, made[:1], time.Hour + time.Second},
-		{time.Hour + time.Second, made[:2], time.Hour + 2*time.Second},
-		{time.Hour + 2*time.Second, made, 0},
-	} {
-		due, next := TrashOf(s).Due(began.Add(test.after))
-		want := time.Time{}
-		if test.next != 0 {
-			want = began.Add(test.next)
-		}
-		if !slices.Equal(due, test.due) || !next.Equal(want) {
-			t.Errorf("after %v: due %v, next %v, want %v, %v", test.after, due, next, test.due, want)
-		}
-	}
-}
-
 func TestTrashOfANode(t *testing.T) {
 	s, _ := kept(t, 2, 2)
 	shared := *s.trash[0].Topic

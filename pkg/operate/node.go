@@ -28,9 +28,9 @@ import (
 type Members interface {
 	// Members returns the members as known on this node.
 	Members() raftstore.Configuration
-	// RemoveMember permanently removes a node: from the metadata, which refuses while the node
-	// holds a replica, then from the Raft group.
-	RemoveMember(ctx context.Context, id meta.NodeID) error
+	// RemoveMember permanently removes a node: from the metadata, which may refuse (see
+	// meta.RemoveNode), then from the Raft group.
+	RemoveMember(ctx context.Context, c meta.RemoveNode) error
 	// TransferController transfers the controller role to another voter.
 	TransferController(ctx context.Context) error
 	// Controller returns the last decision while this node is the controller.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -101,9 +100,10 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 }
 
 // RemoveNode permanently removes a node that holds nothing. It can be repeated after a partial
-// failure. Without loseDeleted it is refused with failure.OnlyCopies if deleted topics could no longer be restored.
-// A dry run changes nothing.
+// failure. Without loseDeleted it is refused with failure.OnlyCopies if deleted topics could no
+// longer be restored. A dry run changes nothing.
 func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, dryRun bool) error {
+	c := meta.RemoveNode{ID: id, LoseDeleted: loseDeleted}
 	s, err := decidable(o.node)
 	if err != nil {
 		return err
@@ -123,31 +123,30 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, 
 		if member && len(o.node.members().Voters()) == 1 && o.node.members().Voters()[0] == id {
 			return fmt.Errorf("node %s: %w", id, failure.LastVoter)
 		}
-		if _, only := meta.TrashOf(s).Of(id); len(only) > 0 && !loseDeleted {
-			return fmt.Errorf("node %s: %w: %s", id, failure.OnlyCopies, strings.Join(only, " "))
+		if r := s.Snapshot().Apply(s.Index()+1, c); dryRun || r.Err != nil {
+			return r.Err
 		}
 	}
-	if dryRun {
+	switch {
+	case dryRun:
 		return nil
+	case o.node.Agreement != nil:
+		return o.removeMember(ctx, c)
 	}
-	if o.node.Agreement != nil {
-		return o.removeMember(ctx, id)
-	}
-	if _, err := o.node.host.Propose(ctx, meta.RemoveNode{ID: id}); err != nil {
-		return fmt.Errorf("node %s: %w", id, err)
-	}
-	return nil
+	_, err = o.node.host.Propose(ctx, c)
+	return err
 }
 
 // removeMember removes a node. The controller first transfers its role: a controller that removes
 // itself may not be able to answer.
-func (o *Operator) removeMember(ctx context.Context, id meta.NodeID) error {
+func (o *Operator) removeMember(ctx context.Context, c meta.RemoveNode) error {
+	id := c.ID
 	if leader, _ := o.node.Meta.Leader(); leader == id && len(o.node.members().Voters()) > 1 {
 		if err := o.TransferController(ctx); err != nil {
 			return err
 		}
 	}
-	err := o.node.Agreement.RemoveMember(ctx, id)
+	err := o.node.Agreement.RemoveMember(ctx, c)
 	if err == nil || fate.Of(err) == fate.Refused {
 		return err
 	}

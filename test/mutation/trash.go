@@ -71,11 +71,27 @@ func trashMistakes() []mistake {
 
 // purgeMistakes concern removal from the trash.
 func purgeMistakes() []mistake {
-	here, state := []string{"./pkg/broker"}, []string{"./pkg/meta"}
+	here, state, purger := []string{"./pkg/broker"}, []string{"./pkg/meta"}, []string{"./pkg/cluster/controller"}
 	return []mistake{
 		{
-			name: "trash: a step of the clock purges it", file: "pkg/cluster/controller/core.go",
-			old: "c.clock.Read(now, c.wall(now))", with: "c.wall(now)", tests: []string{"./pkg/cluster/controller"}, run: "StepOfTheClock",
+			name: "trash: a step of the clock purges it", file: "pkg/cluster/controller/expiry.go",
+			old: "return e.clock.Read(now, wall)", with: "return wall", tests: purger, run: "StepOfTheClock",
+		},
+		{
+			name: "trash: a clock that was wrong at the start purges it", file: "pkg/cluster/controller/expiry.go",
+			old: "held >= min(age.StepTrust, keep) && ", with: "", tests: purger, run: "TestDeletedTopicIsKeptForItsRetention",
+		},
+		{
+			name: "trash: deleted by a clock that was behind, it is purged at once", file: "pkg/cluster/controller/expiry.go",
+			old: "was = sight{now, e.seen != nil}", with: "was = sight{now, false}", tests: purger, run: "TestDeletedTopicIsKeptForItsRetention",
+		},
+		{
+			name: "trash: the time of the deletion is the proposer's", file: "pkg/meta/raftstore/propose.go",
+			old: "\tmeta.StampCommand(command, time.Now().UnixNano())\n", with: "", tests: []string{"./pkg/meta/raftstore"}, run: "TestForwardedCommandHasTheTimeOfTheLeader",
+		},
+		{
+			name: "trash: the only copy goes with its node", file: "pkg/meta/commands_cluster.go",
+			old: "len(only) > 0 && !c.LoseDeleted", with: "false", tests: state, run: "Scripts",
 		},
 		{
 			name: "trash: a full disk purges what it does not hold", file: "pkg/removal/removal.go",

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -25,7 +24,7 @@ type Decision struct {
 type Core struct {
 	*Detector
 	opts     Options
-	clock    *age.Steady               // by which deleted topics are purged
+	trash    *Expiry                   // when deleted topics are purged
 	wall     func(now time.Time) int64 // the wall clock, ns since 1970; tests set it
 	calm     time.Time                 // since when no verdict and no election was necessary, and no leadership moved away
 	balanced time.Time                 // when leaderships were last returned
@@ -42,17 +41,15 @@ type Core struct {
 func New(o Options, self meta.NodeID, now time.Time) *Core {
 	o = o.WithDefaults()
 	return &Core{
-		Detector: NewDetector(o, self, now), opts: o, clock: &age.Steady{}, wall: time.Time.UnixNano, calm: now, balanced: now,
+		Detector: NewDetector(o, self, now), opts: o, trash: &Expiry{}, wall: time.Time.UnixNano, calm: now, balanced: now,
 	}
 }
 
 // Decide returns what to do now. Liveness and leadership come first. Replicas are moved and
-// leaderships returned only if nothing is pending, and the trash is purged only after that. A wall
-// clock that is set forward purges nothing until it has stayed so for age.StepTrust.
+// leaderships returned only if nothing is pending, and the trash is purged only after that.
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	d := c.decide(s, now)
-	trusted := time.Unix(0, c.clock.Read(now, c.wall(now)))
-	if due, _ := meta.TrashOf(s).Due(trusted); len(due) > 0 && len(d.Commands) == 0 {
+	if due := c.trash.Due(s, now, c.wall(now)); len(due) > 0 && len(d.Commands) == 0 {
 		d.Commands = []meta.Command{meta.PurgeTopics{Incarnations: due}}
 	}
 	return d

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -36,9 +35,9 @@ type Loop struct {
 	Self    meta.NodeID
 	Former  Former
 	Cluster Cluster
-	// Clock, if not nil, is the clock by which deleted topics are purged: one for all controllers of
-	// a process, which use it one after another. A new one trusts the wall clock as it is.
-	Clock *age.Steady
+	// Trash, if not nil, decides when deleted topics are purged: one for all controllers of a process,
+	// which use it one after another. A new one has seen no deletion.
+	Trash *Expiry
 	// Changed, if not nil, signals metadata changes. A buffer of one is enough.
 	Changed <-chan struct{}
 	// Suspects, if not nil, delivers nodes to probe now, because a connection broke or was
@@ -63,8 +62,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	o := l.Options.WithDefaults()
 	core := New(o, l.Self, time.Now())
 	core.Succeed(l.Former)
-	if l.Clock != nil {
-		core.clock = l.Clock
+	if l.Trash != nil {
+		core.trash = l.Trash
 	}
 	answers := make(chan answer)
 	proposed := make(chan struct{})

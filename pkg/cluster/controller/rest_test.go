@@ -136,9 +136,9 @@ func TestStepOfTheClockPurgesNothing(t *testing.T) {
 	if n := decide(time.Second); n > 0 {
 		t.Error("purged as soon as the clock was set forward")
 	}
-	clock := core.clock
+	trash := core.trash
 	core = New(Options{}, "node-00", now.Add(time.Minute))
-	core.wall, core.clock = wall, clock
+	core.wall, core.trash = wall, trash
 	if n := decide(time.Minute); n > 0 {
 		t.Error("purged by the next controller of the process")
 	}

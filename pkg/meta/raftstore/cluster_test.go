@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -222,6 +223,40 @@ func TestCommandMayBeProposedOnAnyNode(t *testing.T) {
 		if r, err := s.Propose(t.Context(), other); !errors.Is(err, failure.TopicExists) || fate.Of(err) != fate.Refused || r.Index == 0 {
 			t.Errorf("refused: %+v, %v", r, err)
 		}
+	})
+}
+
+// The times in the metadata are those of the metadata leader: a node whose clock is wrong would
+// otherwise delete topics that expire at once, or never.
+func TestForwardedCommandHasTheTimeOfTheLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.grow(3)
+		s := c.store("n1")
+		propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
+		for i, wrong := range []time.Duration{-48 * time.Hour, 1000 * time.Hour} {
+			name := fmt.Sprint("t", i)
+			propose(t, s, topic(name))
+			command, err := meta.EncodeCommandAt(meta.DeleteTopic{Name: name}, time.Now().Add(wrong).UnixNano())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := bytes.Clone(command)
+			if _, err := s.HandleForwarded(t.Context(), command); err != nil || !bytes.Equal(sent, command) {
+				t.Errorf("%v; the caller's bytes have changed: %v", err, !bytes.Equal(sent, command))
+			}
+		}
+		s.Read(func(state *meta.State) {
+			n := 0
+			for d := range meta.TrashOf(state).All() {
+				if off := time.Since(time.Unix(0, d.At)); off < 0 || off > time.Minute {
+					t.Errorf("%s was deleted %v ago", d.Topic.Name, off)
+				}
+				n++
+			}
+			if n != 2 {
+				t.Errorf("%d deleted topics", n)
+			}
+		})
 	})
 }
 

@@ -126,12 +126,16 @@ func (s *Store) proposeHere(ctx context.Context, c meta.Command, command []byte)
 // HandleForwarded proposes a command of another node, and returns the encoded answer. It forwards
 // nothing: if this node does not lead, the answer says so. The error is not nil only for bytes that
 // are no command of this version; nothing was changed then. It retains no part of command.
+//
+// The time of the command becomes that of this node: the times in the metadata are the leader's.
 func (s *Store) HandleForwarded(ctx context.Context, command []byte) ([]byte, error) {
 	c, err := meta.DecodeCommand(command)
 	if err != nil {
 		return nil, fate.Mark(err, fate.Refused)
 	}
-	r, err := s.proposeHere(ctx, c, append([]byte(nil), command...))
+	command = append([]byte(nil), command...)
+	meta.StampCommand(command, time.Now().UnixNano())
+	r, err := s.proposeHere(ctx, c, command)
 	return encodeAnswer(r, err)
 }
 
