@@ -172,6 +172,7 @@ type Space struct {
 
 	low      atomic.Bool // publishes are refused
 	brimful  atomic.Bool // there is too little room for replicated data
+	fewFiles atomic.Bool // inodes are lacking, according to the last measurement
 	headroom headroom    // until the disk is low
 	level    level
 }
@@ -201,6 +202,7 @@ func (s *Space) Look() Room {
 	reserve := s.reserveOf(u)
 	s.headroom.observe(u.Free, reserve)
 	shown := s.headroom.shows(u.Free, reserve)
+	s.fewFiles.Store(u.FewFiles)
 	if u.FewFiles && reserve > 0 { // as if bytes were lacking
 		shown = min(shown, reserve-1)
 	}
@@ -234,6 +236,14 @@ func (s *Space) Spare(n int) bool { return !s.low.Load() && s.headroom.spare(int
 
 // Low reports whether publishes are refused for lack of free space.
 func (s *Space) Low() bool { return s.low.Load() }
+
+// Shortage describes for operators what is lacking if Low reports true, and what to do.
+func (s *Space) Shortage() string {
+	if s.fewFiles.Load() {
+		return "file system nearly out of inodes, however many bytes are free: publishes are refused until files are removed from it (df -i)"
+	}
+	return "disk nearly full: publishes are refused until space is freed"
+}
 
 // Brimful reports whether followers on this node accept no messages for lack of
 // free space.

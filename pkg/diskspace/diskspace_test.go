@@ -118,10 +118,14 @@ func TestDiskWithoutInodesIsLow(t *testing.T) {
 	if r := s.Look(); r != Low || !s.Low() || s.Reserve(1) || s.Brimful() {
 		t.Errorf("level %d, low %v, brimful %v", r, s.Low(), s.Brimful())
 	}
-	if !strings.Contains(said.String(), "inodes") {
-		t.Errorf("the log says %q", said.String())
+	if !strings.Contains(said.String(), "inodes") || !strings.Contains(s.Shortage(), "inodes") {
+		t.Errorf("the log says %q, the health %q", said.String(), s.Shortage())
 	}
-	d.usage.FewFiles = false
+	d.usage = vfs.Usage{Total: 1 << 40, Free: 1 << 10}
+	if r := s.Look(); r > Low || strings.Contains(s.Shortage(), "inodes") {
+		t.Errorf("level %d without bytes, the health says %q", r, s.Shortage())
+	}
+	d.usage.Free = 1 << 39
 	if r := s.Look(); r != Ample || !s.Reserve(1) {
 		t.Errorf("level %d after files were removed", r)
 	}

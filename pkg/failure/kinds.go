@@ -4,7 +4,7 @@ import "github.com/brokerd/brokerd/pkg/fate"
 
 const (
 	nameHint   = "a name has 1 to 64 characters of a-z A-Z 0-9 . _ -, may end in #ephemeral, and must not be . or .."
-	diskHint   = "free disk space on the node"
+	diskHint   = "free disk space or inodes on the node: brokerctl cluster health names it"
 	healthHint = "check the cluster health"
 	badTopic   = "%s topic name %q is not valid"
 )

@@ -54,7 +54,7 @@ func openParts(o *Options) (*parts, error) {
 	}
 	p.snapshots, err = raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsRetained, newBridge(o.Logger))
 	if err != nil {
-		return nil, fmt.Errorf("metadata snapshots: %w", err)
+		return nil, snapshotsUnusable(o.Dir, err)
 	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
 	for err != nil && isFull(err) && p.reserve.release() { // it writes when it is opened
@@ -70,6 +70,20 @@ func openParts(o *Options) (*parts, error) {
 		return nil, errors.Join(fmt.Errorf("metadata: %w", err), bolt.Close())
 	}
 	return p, nil
+}
+
+// snapshotsUnusable explains the failure of the library's check that a file can be created and
+// removed. It reports only a text, and calls everything a lack of permissions.
+func snapshotsUnusable(dir string, err error) error {
+	dir = filepath.Join(dir, snapshotsDir)
+	probe := filepath.Join(dir, "permTest") // the file that the library tried to create
+	if cause := errors.Join(os.WriteFile(probe, nil, 0o600), os.Remove(probe)); cause != nil {
+		err = cause
+	}
+	if isFull(err) {
+		return plain(fmt.Errorf("metadata snapshots: the node cannot start without room for another file: free disk space (df) or inodes (df -i) of the file system of %s: %w", dir, err))
+	}
+	return fmt.Errorf("metadata snapshots: the node cannot start, because it cannot create and remove a file in %s: %w", dir, err)
 }
 
 // boltOptions keep the list of free pages out of the file: a scan at open finds them again, which
