@@ -29,13 +29,13 @@ func (g *globals) accessCommands() []*cobra.Command {
 	return s.Commands()
 }
 
-// showAnswer prints the result of such a command.
+// showAnswer prints the result of a command of another package.
 func (g *globals) showAnswer(cmd *cobra.Command, a accessctl.Answer) error {
 	return g.show(cmd, view{object: a.Object, lines: a.Lines, names: a.Names, text: func(p *page) {
+		if a.Said != "" && (a.Result || !g.quiet) {
+			p.line("%s", a.Said)
+		}
 		if a.Header == nil {
-			if a.Result || !g.quiet {
-				p.line("%s", a.Said)
-			}
 			return
 		}
 		t := newTable(a.Header...)

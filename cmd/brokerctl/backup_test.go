@@ -14,20 +14,22 @@ import (
 func backupsOf(t *testing.T) string {
 	t.Helper()
 	path := t.TempDir()
-	d := backup.At(path)
+	r, ctx := backup.In(backup.Dir(path)), t.Context()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(d.Begin("b1"))
-	must(d.Begin("b2"))
-	w := d.Messages(nil)
-	must(w.Add(&backup.Message{Body: []byte("one"), Timestamp: clock()}))
-	chunks, err := w.Close()
+	work, err := r.Begin(ctx, "b1")
 	must(err)
-	must(d.Complete(&backup.Manifest{Format: backup.Format, ID: "b1", Created: clock(), Topics: []backup.Topic{{
+	_, err = r.Begin(ctx, "b2")
+	must(err)
+	w := work.Messages(nil)
+	must(w.Add(ctx, &backup.Message{Body: []byte("one"), Timestamp: clock()}))
+	chunks, err := w.Close(ctx)
+	must(err)
+	must(work.Complete(ctx, &backup.Manifest{Format: backup.Format, ID: "b1", Created: clock(), Topics: []backup.Topic{{
 		Name: "orders", Config: []byte(`{"partitions":1}`), Partitions: []backup.Partition{{End: 1, Chunks: chunks}},
 	}}}))
 	return path
@@ -50,7 +52,7 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 		{[]string{"backup", "verify", dir}, exitOK, "backup b1 is intact: 1 message of 1 topic", ""},
 		{[]string{"backup", "verify", dir, "--backup", "b2"}, failure.ExitRefused, "", "backup is incomplete"},
 		{[]string{"backup", "verify", dir, "--backup", "b3"}, failure.ExitNotFound, "", "no such backup"},
-		{[]string{"backup", "verify"}, failure.ExitUsage, "", "takes one directory"},
+		{[]string{"backup", "verify"}, failure.ExitUsage, "", "requires a STORE"},
 		{[]string{"backup", "restore", dir, "--as", "x"}, failure.ExitUsage, "", "--as requires --topic"},
 		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, failure.ExitUsage, "", "is not a valid topic name"},
 		{[]string{"backup", "restore", dir, "--topic", "clicks"}, failure.ExitNotFound, "", "topic clicks: topic not found in the backup"},

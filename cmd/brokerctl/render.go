@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -269,17 +269,7 @@ func listView[T any](object any, items []T, name func(T) string, t *columns, row
 }
 
 // count formats a number with commas: 48,112.
-func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
-	text := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if strings.HasPrefix(text, "-") {
-		sign, text = "-", text[1:]
-	}
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return sign + text
-}
+func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string { return words.Count(n) }
 
 // age formats a duration for people: 1.2s, 42s, 3h12m; "-" for 0.
 func age(d api.Duration) string {
@@ -316,9 +306,4 @@ func list(names []string) string {
 }
 
 // plural returns "1 message" or "3 messages".
-func plural[T ~int | ~int64 | ~uint64](n T, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return count(n) + " " + noun + "s"
-}
+func plural[T ~int | ~int64 | ~uint64](n T, noun string) string { return words.CountOf(n, noun) }

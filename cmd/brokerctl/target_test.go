@@ -22,7 +22,7 @@ func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 }
 
 func TestUsageNamesTargetsInOneForm(t *testing.T) {
-	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR", "FILE", "ID", "NAME", "[NAME]", "USER", "[USER]"}
+	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR", "STORE", "FILE", "ID", "NAME", "[NAME]", "USER", "[USER]"}
 	operand := regexp.MustCompile(`^\[?[A-Z]`)
 	twoWords := regexp.MustCompile(`TOPIC (CHANNEL|PARTITION)|brokerctl (channel|partition) \w+ \w+ \w`)
 	acted := 0
@@ -34,7 +34,7 @@ func TestUsageNamesTargetsInOneForm(t *testing.T) {
 				acted++
 			}
 			flag := strings.HasPrefix(words[i], "--")
-			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" && word != "RULE..." {
+			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" && word != "RULE..." && word != "ID..." {
 				t.Errorf("%s: %s is not one of %q", cmd.UseLine(), word, forms)
 			}
 		}

@@ -32,7 +32,7 @@ type Answer struct {
 	Object any      // for JSON
 	Lines  []any    // an object a line; nil: Object is one
 	Names  []string // for -o name
-	Header []string // of a table; nil: Said is shown
+	Header []string // of a table after Said; nil: none
 	Rows   [][]any
 	Said   string
 	Result bool // Said is a result: it is shown with -q, too

@@ -51,7 +51,8 @@ var floors = map[string]int{
 	"pkg/peer":                  1, // connections and calls between nodes
 	"pkg/server/auth":           1, // the client of auth servers
 
-	"pkg/backup":            1, // the format of backup directories
+	"pkg/backup":            1, // the format of backups, and the store in a directory
+	"pkg/backup/s3store":    2, // the store in an S3 bucket
 	"pkg/reading":           2, // reads a log record by record
 	"pkg/topic":             2,
 	"pkg/otlp":              2, // exports traced messages as spans
@@ -111,6 +112,7 @@ var floors = map[string]int{
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
 	"internal/backups":   2, // likewise
+	"internal/backupctl": 3, // likewise
 	"internal/snapshots": 2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/measure":   0, // what a benchmark of brokerctl counts
@@ -123,6 +125,7 @@ var floors = map[string]int{
 	"internal/fan":       0, // likewise
 	"internal/fields":    0, // also for pkg
 	"internal/golden":    0, // golden files for tests
+	"internal/s3test":    0, // an S3 service for tests
 	"internal/lane":      0, // likewise
 	"internal/logtest":   0, // log lines for tests
 	"internal/config":    8,
@@ -172,7 +175,7 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
 	"github.com/prometheus/":           {"pkg/metrics"},
-	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/checks", "internal/generate", "internal/manual", "internal/snapshots"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/snapshots"},
 	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},
@@ -183,6 +186,7 @@ var soleImporters = map[string][]string{
 	"github.com/google/go-cmp/":        {"internal/golden"},
 	"go.opentelemetry.io/proto/":       {"pkg/otlp"},
 	"google.golang.org/protobuf/":      {"pkg/otlp"},
+	"github.com/minio/":                {"pkg/backup/s3store"},
 	"go.uber.org/goleak":               {},
 	"pgregory.net/rapid":               {},
 	"github.com/rogpeppe/go-internal/": {},

@@ -1,10 +1,10 @@
 package backups
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -54,9 +54,9 @@ type Created struct {
 
 var errNoTopic = fate.Refuse("no topic matches")
 
-// Make adds a backup to a directory. After an error the directory has at most an incomplete
-// backup.
-func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, error) {
+// Make adds a backup to a repository. After an error the repository has no complete backup, unless
+// the fate of the error is not refused.
+func (c *Cluster) Make(ctx context.Context, r *backup.Repository, o Create) (*Created, error) {
 	info, err := ask(ctx, c, c.Client.Cluster)
 	if err != nil {
 		return nil, err
@@ -66,14 +66,34 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 		return nil, err
 	}
 	now := c.Now().UTC()
-	m := &backup.Manifest{Format: backup.Format, ID: now.Format("20060102T150405.000Z"), Created: now, Tool: o.Tool, Cluster: info.ClusterID}
-	if err := d.Begin(m.ID); err != nil {
+	m := &backup.Manifest{Format: backup.Format, ID: backup.ID(now), Created: now, Tool: o.Tool, Cluster: info.ClusterID}
+	w, err := r.Begin(ctx, m.ID)
+	if err != nil {
 		return nil, err
 	}
-	before, _ := d.Load("") // without one, all is copied
 	made := &Created{Manifest: m}
-	for _, name := range topics {
-		t := topicCopy{c: c, d: d, name: name}
+	if err := c.fill(ctx, r, w, o, topics, made); err != nil {
+		_ = w.Abandon(ctx) // otherwise it is listed as incomplete
+		return nil, fate.Mark(err, fate.Refused)
+	}
+	if err := w.Complete(ctx, m); err != nil {
+		if fate.Of(err) == fate.Refused {
+			_ = w.Abandon(ctx) // likewise
+		}
+		return nil, err
+	}
+	return made, nil
+}
+
+// fill copies the topics.
+func (c *Cluster) fill(ctx context.Context, r *backup.Repository, w *backup.Work, o Create, topics []string, made *Created) error {
+	m := made.Manifest
+	before, err := r.Load(ctx, "")
+	if err != nil && !errors.Is(err, backup.ErrNoBackup) && !errors.Is(err, backup.ErrNewerFormat) && fate.Of(err) != fate.Corrupt {
+		return err
+	}
+	for _, name := range topics { // all is copied if there is no earlier backup
+		t := topicCopy{c: c, w: w, name: name}
 		if before != nil && before.Cluster == m.Cluster {
 			t.before = before.Topic(name)
 		}
@@ -82,7 +102,7 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 			made.Gone = append(made.Gone, name)
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("topic %s: %w", name, err)
+			return fmt.Errorf("topic %s: %w", name, err)
 		}
 		m.Topics = append(m.Topics, t.made)
 		made.Copied += t.copied
@@ -90,7 +110,7 @@ func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, e
 			o.Progress(name, t.copied)
 		}
 	}
-	return made, d.Complete(m)
+	return nil
 }
 
 // gone reports whether a topic was deleted.
@@ -126,7 +146,7 @@ func (c *Cluster) chosen(ctx context.Context, patterns []string) (names []string
 // topicCopy copies one topic.
 type topicCopy struct {
 	c      *Cluster
-	d      backup.Dir
+	w      *backup.Work
 	name   string
 	before *backup.Topic // the topic in the latest backup; nil: it is not in there
 	made   backup.Topic
@@ -136,6 +156,9 @@ type topicCopy struct {
 // copy copies the topic: first what its channels still have to deliver, then the
 // messages.
 func (t *topicCopy) copy(ctx context.Context) error {
+	if err := t.w.KeepAlive(ctx); err != nil {
+		return err
+	}
 	first, err := t.describe(ctx)
 	if err != nil {
 		return err
@@ -161,7 +184,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 		p.Pending = add(p.Pending, first.Partitions[p.Partition].CommittedEnd, last.Partitions[p.Partition].CommittedEnd)
 	}
 	if len(positions) > 0 {
-		if t.made.Positions, err = t.d.WritePositions(positions); err != nil {
+		if t.made.Positions, err = t.w.WritePositions(ctx, positions); err != nil {
 			return err
 		}
 	}
@@ -272,6 +295,9 @@ func (t *topicCopy) channels(ctx context.Context, about *api.Topic) (all []backu
 func (t *topicCopy) deferred(ctx context.Context, channel string) (map[int][]backup.Deferred, error) {
 	out := map[int][]backup.Deferred{}
 	for q := (api.DeferredQuery{Max: deferredPage}); ; {
+		if err := t.w.KeepAlive(ctx); err != nil {
+			return nil, err
+		}
 		page, err := ask(ctx, t.c, func(ctx context.Context) (*api.DeferredList, error) {
 			return api.DeferredOf(t.c.Client).List(ctx, t.name, channel, q)
 		})
@@ -311,6 +337,9 @@ func (t *topicCopy) each(ctx context.Context, channel string, partition int, fro
 		if channel == "" && from >= end {
 			return nil
 		}
+		if err := t.w.KeepAlive(ctx); err != nil {
+			return err
+		}
 		page, err := ask(ctx, t.c, func(ctx context.Context) ([]api.Peeked, error) {
 			return t.c.Client.Peek(ctx, t.name, channel, api.PeekOptions{Partition: &partition, From: &from, Max: pageMessages})
 		})
@@ -342,24 +371,24 @@ func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
 	if n := len(had); n > 0 {
 		from = had[n-1].End
 	}
-	w := t.d.Messages(had)
+	w := t.w.Messages(had)
 	err = t.each(ctx, "", p.Partition, from, p.CommittedEnd, func(m *api.Peeked) error {
 		t.copied++
-		return w.Add(Stored(m))
+		return w.Add(ctx, Stored(m))
 	})
 	if err != nil {
 		_ = w.Abandon() // the file has no name yet
 		return err
 	}
-	if made.Chunks, err = w.Close(); err != nil {
+	if made.Chunks, err = w.Close(ctx); err != nil {
 		return err
 	}
 	t.made.Partitions = append(t.made.Partitions, made)
 	return nil
 }
 
-// had returns the full chunks of a partition in the previous backup, if the log continues them: the
-// last message in them is unchanged.
+// had returns the full chunks of a partition in the previous backup, up to the first that is missing
+// in the repository, if the log continues them: the last message in them is unchanged.
 func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.Chunk, err error) {
 	if t.before == nil || t.before.FirstID != t.made.FirstID || p.Partition >= len(t.before.Partitions) {
 		return nil, nil
@@ -369,16 +398,15 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 			chunks = append(chunks, c)
 		}
 	}
+	if missing := slices.IndexFunc(chunks, func(c backup.Chunk) bool { return !t.w.Has(&c) }); missing >= 0 {
+		chunks = chunks[:missing] // copy the rest again
+	}
 	if len(chunks) == 0 {
 		return nil, nil
 	}
-	var last *backup.Message
-	if err := t.d.EachMessage(new(chunks[len(chunks)-1]), func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
-		return nil, nil // copy everything again
-	}
-	same := false
-	err = t.each(ctx, "", p.Partition, last.Seq, last.Seq+1, func(m *api.Peeked) error {
-		same = m.Timestamp.Equal(last.Timestamp) && bytes.Equal(m.Body, last.Body)
+	last, same := &chunks[len(chunks)-1], false
+	err = t.each(ctx, "", p.Partition, last.End-1, last.End, func(m *api.Peeked) error {
+		same = Stored(m).Mark() == last.Last
 		return nil
 	})
 	if !same {

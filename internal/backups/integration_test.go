@@ -85,6 +85,13 @@ func contents(t *testing.T, c *backups.Cluster, topic, channel string) (all []st
 	return all
 }
 
+// verified returns what is wrong with a backup.
+func verified(t *testing.T, r *backup.Repository, m *backup.Manifest) []error {
+	t.Helper()
+	wrong, err := r.Verify(t.Context(), m)
+	return append(wrong, err)
+}
+
 // fill creates topics of each kind.
 func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
 	t.Helper()
@@ -117,7 +124,7 @@ func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
 // meanwhile, and compares the restored cluster message by message and channel by channel.
 func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	nodes := brokertest.Cluster(t, 3)
 	from := clusterOf(t, nodes...)
 	fill(ctx, t, from)
@@ -132,8 +139,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	if got := names(made.Manifest); !slices.Equal(got, []string{"empty", "nochannel", "orders"}) {
 		t.Fatalf("topics: %v", got)
 	}
-	m := must(d.Load(""))(t)
-	done(t, errors.Join(d.Verify(m)...))
+	m := must(d.Load(t.Context(), ""))(t)
+	done(t, errors.Join(verified(t, d, m)...))
 
 	to := clusterOf(t, brokertest.Start(t))
 	for i := range m.Topics {
@@ -174,7 +181,7 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 // a recreated topic.
 func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
 	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
@@ -187,7 +194,7 @@ func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 		if made.Copied != want {
 			t.Errorf("copied %d messages, want %d", made.Copied, want)
 		}
-		done(t, errors.Join(d.Verify(made.Manifest)...))
+		done(t, errors.Join(verified(t, d, made.Manifest)...))
 		return made.Manifest
 	}
 	take(backup.ChunkMessages + 500)
@@ -213,7 +220,7 @@ func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 // TestInterruptedRestoreIsReported also repeats the restore after the topic was purged.
 func TestInterruptedRestoreIsReported(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
 	publish(t, c, "t", 0, numbered(0, 5)...)
@@ -252,7 +259,7 @@ func TestInterruptedRestoreIsReported(t *testing.T) {
 // characters that JSON escapes for HTML, which would make the header too long.
 func TestLargeHeadersAreRestored(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ext: new(true)}}))(t)
 	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
@@ -273,7 +280,7 @@ func TestLargeHeadersAreRestored(t *testing.T) {
 // builds.
 func TestOrderedTopicIsRestored(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t", Config: api.ConfigPatch{Ordered: new(true)}}))(t)
 	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
@@ -294,7 +301,7 @@ func TestOrderedTopicIsRestored(t *testing.T) {
 // topic is copied, and publishes to another topic meanwhile.
 func TestBackupIsTakenUnderLoad(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	for _, name := range []string{"a", "b", "load"} {
 		must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: name}))(t)
@@ -341,7 +348,7 @@ func TestBackupIsTakenUnderLoad(t *testing.T) {
 // A message that the cluster would refuse ends a restore, and its dry run, before anything is changed.
 func TestMessagesThatTheClusterWouldRefuseAreNotRestored(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.At(t.TempDir())
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
 	publish(t, c, "t", 0, api.Message{Body: []byte("small")}, api.Message{Body: make([]byte, 100)})

@@ -46,7 +46,7 @@ type Restored struct {
 // restoring restores one topic.
 type restoring struct {
 	c         *Cluster
-	d         backup.Dir
+	d         *backup.Repository
 	t         *backup.Topic
 	as        string
 	replicas  int                        // 0: as in the backup
@@ -57,7 +57,7 @@ type restoring struct {
 
 // Restore creates a topic from a backup under a name, with all of its messages and channels. replicas
 // is the number of replicas of each partition; 0: as in the backup.
-func (c *Cluster) Restore(ctx context.Context, d backup.Dir, t *backup.Topic, as string, replicas int, dry bool) (Restored, error) {
+func (c *Cluster) Restore(ctx context.Context, d *backup.Repository, t *backup.Topic, as string, replicas int, dry bool) (Restored, error) {
 	r := &restoring{
 		c: c, d: d, t: t, as: as, replicas: replicas, positions: map[int][]*backup.Position{}, settings: map[string]channelSettings{},
 		done: Restored{Topic: t.Name, As: as, Channels: len(t.Channels), DryRun: dry},
@@ -88,7 +88,7 @@ func (r *restoring) prepare(ctx context.Context) error {
 		r.settings[ch.Name] = s
 	}
 	if r.t.Positions != nil {
-		if err := r.d.EachPosition(r.t.Positions, func(p *backup.Position) error {
+		if err := r.d.EachPosition(ctx, r.t.Positions, func(p *backup.Position) error {
 			r.positions[p.Partition] = append(r.positions[p.Partition], p)
 			for _, x := range p.Pending {
 				r.done.Pending += x[1] - x[0]
@@ -123,7 +123,7 @@ func (r *restoring) admissible(ctx context.Context) error {
 	}
 	for i := range r.t.Partitions {
 		for k := range r.t.Partitions[i].Chunks {
-			err := r.d.EachMessage(&r.t.Partitions[i].Chunks[k], func(m *backup.Message) error {
+			err := r.d.EachMessage(ctx, &r.t.Partitions[i].Chunks[k], func(m *backup.Message) error {
 				if n := len(m.Body); n > t.MessageLimit && t.MessageLimit > 0 {
 					e := api.Errorf(failure.TooLarge, "topic %s: message %d/%d has %d bytes, the limit of the cluster is %d: nothing was restored", r.t.Name, i, m.Seq, n, t.MessageLimit)
 					e.Hint = "raise max-msg-size on all nodes first"
@@ -221,7 +221,7 @@ type moved struct{ was, is, n uint64 }
 // deliver.
 func (p *partitionRestore) restore(ctx context.Context) error {
 	for i := range p.p.Chunks {
-		if err := p.r.d.EachMessage(&p.p.Chunks[i], func(m *backup.Message) error {
+		if err := p.r.d.EachMessage(ctx, &p.p.Chunks[i], func(m *backup.Message) error {
 			if m.Seq < p.p.Start || m.Seq >= p.p.End {
 				return nil // retention had deleted it, or it was published later
 			}

@@ -4,7 +4,30 @@ package words
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
+
+// Count writes a number with commas: 48,112.
+func Count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return sign + text
+}
+
+// CountOf returns "1 message" or "48,112 messages".
+func CountOf[T ~int | ~int64 | ~uint64](n T, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Count(n) + " " + noun + "s"
+}
 
 // Plural returns "1 message" or "3 messages".
 func Plural[T ~int | ~int64](n T, noun string) string {

@@ -15,24 +15,22 @@ import (
 
 var created = time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
 
-// make writes a backup of one topic with the given number of messages.
-func made(t *testing.T, d Dir, id string, messages int) *Manifest {
+// made writes a backup of one topic with the given number of messages.
+func made(t *testing.T, r *Repository, id string, messages int) *Manifest {
 	t.Helper()
-	if err := d.Begin(id); err != nil {
-		t.Fatal(err)
-	}
-	w := d.Messages(nil)
+	work := begun(t, r, id)
+	w := work.Messages(nil)
 	for i := range messages {
 		m := Message{Seq: uint64(i), ID: "0000000000000001", Timestamp: created, Body: []byte("body")} //nolint:gosec // few
-		if err := w.Add(&m); err != nil {
+		if err := w.Add(t.Context(), &m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	chunks, err := w.Close()
+	chunks, err := w.Close(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	positions, err := d.WritePositions([]Position{{Channel: "c", Pending: [][2]uint64{{1, 2}}, Deferred: []Deferred{{1, created}}}})
+	positions, err := work.WritePositions(t.Context(), []Position{{Channel: "c", Pending: [][2]uint64{{1, 2}}, Deferred: []Deferred{{1, created}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,20 +38,20 @@ func made(t *testing.T, d Dir, id string, messages int) *Manifest {
 		Name: "t", FirstID: "4000000000000001", Config: []byte(`{"partitions":1}`), Channels: []Channel{{"c", []byte(`{"order":"none"}`)}},
 		Partitions: []Partition{{End: uint64(messages), Chunks: chunks}}, Positions: positions, //nolint:gosec // few
 	}}}
-	if err := d.Complete(m); err != nil {
+	if err := work.Complete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
 func TestBackupRoundTrip(t *testing.T) {
-	d := At(t.TempDir())
+	d := In(Dir(t.TempDir()))
 	want := made(t, d, "b1", ChunkMessages+3)
-	m, err := d.Load("")
+	m, err := d.Load(t.Context(), "")
 	if err != nil || m.ID != "b1" {
 		t.Fatalf("%v, %v", m, err)
 	}
-	if wrong := d.Verify(m); len(wrong) > 0 {
+	if wrong := verified(t, d, m); len(wrong) > 0 {
 		t.Error(wrong)
 	}
 	chunks := m.Topics[0].Partitions[0].Chunks
@@ -62,7 +60,7 @@ func TestBackupRoundTrip(t *testing.T) {
 	}
 	n := uint64(0)
 	for i := range chunks {
-		if err := d.EachMessage(&chunks[i], func(m *Message) error {
+		if err := d.EachMessage(t.Context(), &chunks[i], func(m *Message) error {
 			if m.Seq != n || string(m.Body) != "body" {
 				t.Fatalf("message %+v, want offset %d", m, n)
 			}
@@ -84,7 +82,7 @@ func TestBackupRoundTrip(t *testing.T) {
 func TestManifestIsGolden(t *testing.T) {
 	m := &Manifest{Format: Format, ID: "20261125T060000.000Z", Created: created, Tool: "brokerctl 1.0", Cluster: "abc", Topics: []Topic{{
 		Name: "t", FirstID: "4000000000000001", Config: []byte(`{"partitions":1}`), Channels: []Channel{{"c", []byte(`{"order":"none"}`)}},
-		Partitions: []Partition{{End: 7, Chunks: []Chunk{{SHA256: "00ff", Bytes: 99, Lines: 7, End: 7, Full: true}}}}, Positions: &Chunk{SHA256: "01", Bytes: 3, Lines: 1},
+		Partitions: []Partition{{End: 7, Chunks: []Chunk{{SHA256: "00ff", Bytes: 99, Lines: 7, End: 7, Full: true, Last: "0a"}}}}, Positions: &Chunk{SHA256: "01", Bytes: 3, Lines: 1},
 	}}}
 	got, err := m.encode()
 	if err != nil {
@@ -128,7 +126,7 @@ func TestDamageIsFound(t *testing.T) {
 	for name, harm := range damage {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
-			made(t, At(path), "b1", 3)
+			made(t, In(Dir(path)), "b1", 3)
 			files, _ := filepath.Glob(filepath.Join(path, "*", "*"))
 			if len(files) != 3 {
 				t.Fatal(files)
@@ -137,10 +135,10 @@ func TestDamageIsFound(t *testing.T) {
 				intact, err := os.ReadFile(file)
 				check(t, err)
 				harm(t, file, bytes.Clone(intact))
-				m, err := At(path).Load("b1")
+				m, err := In(Dir(path)).Load(t.Context(), "b1")
 				var wrong []error
 				if err == nil {
-					wrong = At(path).Verify(m)
+					wrong = verified(t, In(Dir(path)), m)
 				}
 				if err == nil && len(wrong) == 0 {
 					t.Errorf("%s %s: not found", file, name)
@@ -150,13 +148,33 @@ func TestDamageIsFound(t *testing.T) {
 				}
 				check(t, os.WriteFile(file, intact, 0o600))
 			}
-			m, err := At(path).Load("b1")
+			m, err := In(Dir(path)).Load(t.Context(), "b1")
 			check(t, err)
-			if wrong := At(path).Verify(m); len(wrong) > 0 {
+			if wrong := verified(t, In(Dir(path)), m); len(wrong) > 0 {
 				t.Errorf("intact again: %v", wrong)
 			}
 		})
 	}
+}
+
+// begun begins a backup.
+func begun(t *testing.T, r *Repository, id string) *Work {
+	t.Helper()
+	w, err := r.Begin(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// verified returns what is wrong with a backup.
+func verified(t *testing.T, r *Repository, m *Manifest) []error {
+	t.Helper()
+	wrong, err := r.Verify(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wrong
 }
 
 func check(t *testing.T, err error) {
@@ -168,7 +186,7 @@ func check(t *testing.T, err error) {
 
 // TestChunkDescribesItsContent expects an error for lines that the manifest does not name.
 func TestChunkDescribesItsContent(t *testing.T) {
-	d := At(t.TempDir())
+	d := In(Dir(t.TempDir()))
 	m := made(t, d, "b1", 3)
 	for name, change := range map[string]func(*Chunk){
 		"fewer lines":   func(c *Chunk) { c.Lines = 4 },
@@ -178,13 +196,13 @@ func TestChunkDescribesItsContent(t *testing.T) {
 	} {
 		c := m.Topics[0].Partitions[0].Chunks[0]
 		change(&c)
-		if err := d.EachMessage(&c, func(*Message) error { return nil }); fate.Of(err) != fate.Corrupt {
+		if err := d.EachMessage(t.Context(), &c, func(*Message) error { return nil }); fate.Of(err) != fate.Corrupt {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	p := &m.Topics[0].Partitions[0]
 	p.Chunks = append(p.Chunks, p.Chunks[0])
-	if wrong := d.Verify(m); len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "overlaps") {
+	if wrong := verified(t, d, m); len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "overlaps") {
 		t.Errorf("a chunk twice: %v", wrong)
 	}
 }
@@ -192,40 +210,40 @@ func TestChunkDescribesItsContent(t *testing.T) {
 // TestIncompleteBackupIsIgnored opens an interrupted backup, and one that does not exist.
 func TestIncompleteBackupIsIgnored(t *testing.T) {
 	path := t.TempDir()
-	d := At(path)
-	if _, err := d.List(); err == nil {
+	d := In(Dir(path))
+	if _, err := d.List(t.Context()); err == nil {
 		t.Error("an empty directory is listed")
 	}
-	check(t, d.Begin("b2"))
-	if _, err := d.Load(""); !errors.Is(err, ErrNoBackup) {
+	_ = begun(t, d, "b2")
+	if _, err := d.Load(t.Context(), ""); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("latest: %v", err)
 	}
 	made(t, d, "b1", 1)
-	all, err := d.List()
+	all, err := d.List(t.Context())
 	check(t, err)
 	if len(all) != 2 || !all[0].Complete || all[1].Complete {
 		t.Errorf("%+v", all)
 	}
-	if m, err := d.Load(""); err != nil || m.ID != "b1" {
+	if m, err := d.Load(t.Context(), ""); err != nil || m.ID != "b1" {
 		t.Errorf("latest: %v, %v", m, err)
 	}
-	if _, err := d.Load("b2"); !errors.Is(err, ErrIncomplete) {
+	if _, err := d.Load(t.Context(), "b2"); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("an incomplete one: %v", err)
 	}
 	for _, id := range []string{"b3", "../backups/b1"} {
-		if _, err := d.Load(id); !errors.Is(err, ErrNoBackup) {
+		if _, err := d.Load(t.Context(), id); !errors.Is(err, ErrNoBackup) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if err := d.Begin("b1"); err == nil {
+	if _, err := d.Begin(t.Context(), "b1"); err == nil {
 		t.Error("a backup of the same id was begun")
 	}
 	check(t, os.Rename(filepath.Join(path, "backups", "b1.json"), filepath.Join(path, "backups", "b4.json")))
-	if _, err := d.Load("b4"); fate.Of(err) != fate.Corrupt {
+	if _, err := d.Load(t.Context(), "b4"); fate.Of(err) != fate.Corrupt {
 		t.Errorf("under another id: %v", err)
 	}
-	w := d.Messages(nil)
-	check(t, w.Add(&Message{Body: []byte("x")}))
+	w := begun(t, d, "b5").Messages(nil)
+	check(t, w.Add(t.Context(), &Message{Body: []byte("x")}))
 	check(t, w.Abandon())
 	if left, _ := filepath.Glob(filepath.Join(path, "chunks", tempPrefix+"*")); len(left) > 0 {
 		t.Errorf("left over: %v", left)

@@ -3,6 +3,7 @@ package backup
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,8 +11,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 // A chunk is full, and shared by later backups, once it has one of these.
@@ -20,10 +23,22 @@ const (
 	chunkBytes    = 32 << 20 // of bodies
 )
 
-// writer writes one chunk. It has its name once it is on disk.
+// verifiedTogether is how many chunks are verified at a time.
+const verifiedTogether = 4
+
+// digest is the SHA-256 of a chunk.
+type digest [sha256.Size]byte
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+func parseDigest(text string) (d digest, ok bool) {
+	n, err := hex.Decode(d[:], []byte(text))
+	return d, err == nil && n == len(d)
+}
+
+// writer writes one chunk. It has its name once it is stored.
 type writer struct {
-	d     Dir
-	file  *os.File
+	draft Draft
 	sum   hash.Hash
 	size  int64
 	out   *bufio.Writer
@@ -33,16 +48,13 @@ type writer struct {
 }
 
 // newWriter begins a chunk.
-func newWriter(d Dir) (*writer, error) {
-	f, err := os.CreateTemp(filepath.Join(d.path, chunksDir), tempPrefix)
+func newWriter(s Store) (*writer, error) {
+	draft, err := s.Draft()
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Chmod(0o640); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
-	}
-	w := &writer{d: d, file: f, sum: sha256.New()}
-	w.out = bufio.NewWriterSize(io.MultiWriter(f, w.sum, w), 256<<10)
+	w := &writer{draft: draft, sum: sha256.New()}
+	w.out = bufio.NewWriterSize(io.MultiWriter(draft, w.sum, w), 256<<10)
 	w.gz, err = gzip.NewWriterLevel(w.out, gzip.BestSpeed)
 	w.lines = json.NewEncoder(w.gz)
 	w.lines.SetEscapeHTML(false) // headers stay as they were published
@@ -61,67 +73,69 @@ func (w *writer) line(v any) error {
 	return w.lines.Encode(v)
 }
 
-// close stores the chunk and returns it.
-func (w *writer) close() (Chunk, error) {
-	err := errors.Join(w.gz.Close(), w.out.Flush())
-	if err == nil {
-		err = w.file.Sync()
+// close stores the chunk, unless the repository has it, and returns it.
+func (w *writer) close(ctx context.Context, k *Work) (Chunk, error) {
+	if err := errors.Join(w.gz.Close(), w.out.Flush()); err != nil {
+		return Chunk{}, errors.Join(err, w.draft.Discard())
 	}
-	if err = errors.Join(err, w.file.Close()); err != nil {
-		return Chunk{}, errors.Join(err, os.Remove(w.file.Name()))
+	var sum digest
+	w.sum.Sum(sum[:0])
+	w.chunk.SHA256, w.chunk.Bytes = sum.String(), w.size
+	if k.Has(&w.chunk) {
+		return w.chunk, w.draft.Discard()
 	}
-	w.chunk.SHA256, w.chunk.Bytes = hex.EncodeToString(w.sum.Sum(nil)), w.size
-	return w.chunk, os.Rename(w.file.Name(), w.d.chunkPath(w.chunk.SHA256))
-}
-
-// abandon removes what was written.
-func (w *writer) abandon() error {
-	return errors.Join(w.file.Close(), os.Remove(w.file.Name()))
+	if err := w.draft.Commit(ctx, chunkName(w.chunk.SHA256)); err != nil {
+		return Chunk{}, fmt.Errorf("store a chunk of %d bytes: %w", w.size, err)
+	}
+	k.has[sum] = w.size
+	return w.chunk, nil
 }
 
 // MessageWriter writes the messages of a partition to chunks. It is not for concurrent use.
 type MessageWriter struct {
-	d     Dir
+	k     *Work
 	now   *writer // nil: none is begun
-	bytes int     // of bodies in it
+	last  *Message
+	bytes int // of bodies in it
 	done  []Chunk
 }
 
 // Messages returns a writer that continues after the chunks of an earlier backup.
-func (d Dir) Messages(behind []Chunk) *MessageWriter { return &MessageWriter{d: d, done: behind} }
+func (k *Work) Messages(behind []Chunk) *MessageWriter { return &MessageWriter{k: k, done: behind} }
 
-// Add adds a message, whose offset is above those before.
-func (w *MessageWriter) Add(m *Message) (err error) {
+// Add adds a message, whose offset is above those before. The message must not change afterwards.
+func (w *MessageWriter) Add(ctx context.Context, m *Message) (err error) {
 	if w.now == nil {
-		if w.now, err = newWriter(w.d); err != nil {
+		if w.now, err = newWriter(w.k.r.store); err != nil {
 			return err
 		}
 		w.now.chunk.First, w.bytes = m.Seq, 0
 	}
-	w.now.chunk.End = m.Seq + 1
+	w.now.chunk.End, w.last = m.Seq+1, m
 	w.bytes += len(m.Body)
 	if err := w.now.line(m); err != nil {
 		return err
 	}
 	if w.now.chunk.Full = w.now.chunk.Lines >= ChunkMessages || w.bytes >= chunkBytes; w.now.chunk.Full {
-		return w.end()
+		return w.end(ctx)
 	}
 	return nil
 }
 
-func (w *MessageWriter) end() error {
-	c, err := w.now.close()
-	w.now = nil
+func (w *MessageWriter) end(ctx context.Context) error {
+	w.now.chunk.Last = w.last.Mark()
+	c, err := w.now.close(ctx, w.k)
+	w.now, w.last = nil, nil
 	w.done = append(w.done, c)
 	return err
 }
 
 // Close ends the last chunk, and returns all.
-func (w *MessageWriter) Close() ([]Chunk, error) {
+func (w *MessageWriter) Close(ctx context.Context) ([]Chunk, error) {
 	if w.now == nil {
 		return w.done, nil
 	}
-	err := w.end()
+	err := w.end(ctx)
 	return w.done, err
 }
 
@@ -130,28 +144,28 @@ func (w *MessageWriter) Abandon() error {
 	if w.now == nil {
 		return nil
 	}
-	return w.now.abandon()
+	return w.now.draft.Discard()
 }
 
 // WritePositions writes the positions of a topic's channels to a chunk.
-func (d Dir) WritePositions(all []Position) (*Chunk, error) {
-	w, err := newWriter(d)
+func (k *Work) WritePositions(ctx context.Context, all []Position) (*Chunk, error) {
+	w, err := newWriter(k.r.store)
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
 		if err := w.line(&all[i]); err != nil {
-			return nil, errors.Join(err, w.abandon())
+			return nil, errors.Join(err, w.draft.Discard())
 		}
 	}
-	c, err := w.close()
+	c, err := w.close(ctx, k)
 	return &c, err
 }
 
-// EachMessage calls f with the messages of a chunk. It has read and checked the whole file before.
-func (d Dir) EachMessage(c *Chunk, f func(*Message) error) error {
+// EachMessage calls f with the messages of a chunk. It has read and checked the whole chunk before.
+func (r *Repository) EachMessage(ctx context.Context, c *Chunk, f func(*Message) error) error {
 	next := c.First
-	return each(d, c, func(m *Message) error {
+	return each(ctx, r, c, func(m *Message) error {
 		if m.Seq < next || m.Seq >= c.End {
 			return corrupt("chunk %s: offset %d is out of order", c.SHA256, m.Seq)
 		}
@@ -161,32 +175,42 @@ func (d Dir) EachMessage(c *Chunk, f func(*Message) error) error {
 }
 
 // EachPosition calls f with the positions of a chunk.
-func (d Dir) EachPosition(c *Chunk, f func(*Position) error) error { return each(d, c, f) }
+func (r *Repository) EachPosition(ctx context.Context, c *Chunk, f func(*Position) error) error {
+	return each(ctx, r, c, f)
+}
 
-// check reads a chunk, and returns what is wrong with its bytes.
-func (d Dir) check(f *os.File, c *Chunk) error {
+// location returns where a chunk is stored, for messages.
+func (r *Repository) location(c *Chunk) string { return r.String() + "/" + chunkName(c.SHA256) }
+
+// checkBytes reads a chunk, and returns what is wrong with its bytes.
+func checkBytes(f io.ReadSeeker, r *Repository, c *Chunk) error {
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	switch got := hex.EncodeToString(sum.Sum(nil)); {
 	case err != nil:
-		return corrupt("chunk %s cannot be read: %w", d.chunkPath(c.SHA256), err)
+		return corrupt("chunk %s cannot be read: %w", r.location(c), err)
+	case n > c.Bytes:
+		return corrupt("chunk %s has more than %d bytes", r.location(c), c.Bytes)
 	case n != c.Bytes:
-		return corrupt("chunk %s has %d bytes, want %d", d.chunkPath(c.SHA256), n, c.Bytes)
+		return corrupt("chunk %s has %d bytes, want %d", r.location(c), n, c.Bytes)
 	case got != c.SHA256:
-		return corrupt("chunk %s has checksum %s", d.chunkPath(c.SHA256), got)
+		return corrupt("chunk %s has checksum %s", r.location(c), got)
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return err
 }
 
 // each calls f with the lines of a chunk.
-func each[T any](d Dir, c *Chunk, f func(*T) error) (err error) {
-	file, err := os.Open(d.chunkPath(c.SHA256))
+func each[T any](ctx context.Context, r *Repository, c *Chunk, f func(*T) error) (err error) {
+	file, err := r.store.Open(ctx, chunkName(c.SHA256), c.Bytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return corrupt("chunk %s is missing: %w", r.location(c), err)
+	}
 	if err != nil {
-		return corrupt("chunk is missing: %w", err)
+		return fmt.Errorf("chunk %s: %w", r.location(c), err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	if err := d.check(file, c); err != nil {
+	if err := checkBytes(file, r, c); err != nil {
 		return err
 	}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(file, 256<<10))
@@ -210,28 +234,71 @@ func each[T any](d Dir, c *Chunk, f func(*T) error) (err error) {
 	}
 }
 
-// Verify reads all of a backup and returns what is wrong with it.
-func (d Dir) Verify(m *Manifest) (wrong []error) {
+// Verify reads all of a backup and returns what is wrong with it. With an error, the store could not
+// be read, and the rest was not verified.
+func (r *Repository) Verify(ctx context.Context, m *Manifest) (wrong []error, err error) {
+	var checks []func() error
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		for k := range t.Partitions {
-			end := uint64(0)
-			for j := range t.Partitions[k].Chunks {
-				c := &t.Partitions[k].Chunks[j]
-				err := d.EachMessage(c, func(*Message) error { return nil })
-				if c.First < end {
-					err = errors.Join(err, corrupt("chunk %s overlaps the one before", c.SHA256))
-				}
-				if end = c.End; err != nil {
-					wrong = append(wrong, fmt.Errorf("%s/%d: %w", t.Name, t.Partitions[k].Partition, err))
-				}
+			p, end := &t.Partitions[k], uint64(0)
+			for j := range p.Chunks {
+				c, before := &p.Chunks[j], end
+				checks = append(checks, func() error { return wrapped(verify(ctx, r, c, before), "%s/%d", t.Name, p.Partition) })
+				end = c.End
 			}
 		}
 		if t.Positions != nil {
-			if err := d.EachPosition(t.Positions, func(*Position) error { return nil }); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: positions: %w", t.Name, err))
-			}
+			checks = append(checks, func() error {
+				err := r.EachPosition(ctx, t.Positions, func(*Position) error { return nil })
+				return wrapped(err, "%s: positions", t.Name)
+			})
 		}
 	}
-	return wrong
+	errs := make([]error, len(checks))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	_ = fan.Join(len(checks), verifiedTogether, func(i int) error { // the errors are in errs
+		if errs[i] = context.Cause(ctx); errs[i] == nil {
+			if errs[i] = checks[i](); errs[i] != nil && fate.Of(errs[i]) != fate.Corrupt {
+				stop(errs[i])
+			}
+		}
+		return nil
+	})
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	for _, err := range errs {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong, nil
+}
+
+// wrapped adds the place to an error.
+func wrapped(err error, place string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(place, args...), err)
+}
+
+// verify reads a chunk of messages behind the end of the one before.
+func verify(ctx context.Context, r *Repository, c *Chunk, before uint64) error {
+	last := ""
+	err := r.EachMessage(ctx, c, func(m *Message) error {
+		if m.Seq == c.End-1 {
+			last = m.Mark()
+		}
+		return nil
+	})
+	switch {
+	case err == nil && c.Last != "" && last != c.Last:
+		err = corrupt("chunk %s ends with another message", c.SHA256)
+	case c.First < before:
+		err = errors.Join(err, corrupt("chunk %s overlaps the one before", c.SHA256))
+	}
+	return err
 }

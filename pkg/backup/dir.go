@@ -1,173 +1,131 @@
 package backup
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/brokerd/brokerd/pkg/fate"
+	"time"
 )
 
-// maxManifestBytes is the largest manifest that is read.
-const maxManifestBytes = 1 << 30
+// tempPrefix begins the names of files that are being written.
+const tempPrefix = "new-"
 
-const (
-	backupsDir = "backups"
-	chunksDir  = "chunks"
-	whole      = ".json"
-	partial    = ".partial"
-	chunkEnd   = ".gz"
-	tempPrefix = "new-"
-)
+// Dir is the store in a local directory.
+type Dir string
 
-// Refusals. Each is marked fate.Refused.
-var (
-	ErrNoBackup   = fate.Refuse("no such backup in the directory")
-	ErrIncomplete = fate.Refuse("backup is incomplete: it was interrupted or is still running")
-)
+// String returns the path.
+func (d Dir) String() string { return string(d) }
 
-// Dir is a directory of backups. Its methods may be called by several processes at once.
-type Dir struct{ path string }
+func (d Dir) path(name string) string { return filepath.Join(string(d), filepath.FromSlash(name)) }
 
-// At returns the directory at a path.
-func At(path string) Dir { return Dir{path} }
-
-// absent is a directory that does not exist, or in which no backup was made: an ErrNoBackup.
-type absent struct{ error }
-
-// Unwrap returns the file system's error.
-func (a absent) Unwrap() error { return a.error }
-
-// Is makes it an ErrNoBackup.
-func (absent) Is(target error) bool { return target == ErrNoBackup }
-
-// Listed is a backup in a directory. Err is the reason why its manifest cannot be read.
-type Listed struct {
-	ID       string
-	Complete bool
-	Manifest *Manifest // nil: it is incomplete, or cannot be read
-	Err      error
-}
-
-// List returns the backups of a directory, the oldest first.
-func (d Dir) List() ([]Listed, error) {
-	entries, err := os.ReadDir(filepath.Join(d.path, backupsDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = absent{err}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s holds no backups: %w", d.path, err)
-	}
-	var all []Listed
-	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), partial); ok {
-			all = append(all, Listed{ID: id})
-		}
-		if id, ok := strings.CutSuffix(e.Name(), whole); ok {
-			m, err := d.Load(id)
-			all = append(all, Listed{id, true, m, err})
-		}
-	}
-	slices.SortFunc(all, func(a, b Listed) int { return strings.Compare(a.ID, b.ID) })
-	return all, nil
-}
-
-// Load returns the manifest of a backup; "": of the latest that is complete.
-func (d Dir) Load(id string) (*Manifest, error) {
-	if id == "" {
-		all, err := d.List()
-		if err != nil {
+// Draft creates a file among the chunks.
+func (d Dir) Draft() (Draft, error) {
+	for _, name := range []string{backupsDir, chunksDir} {
+		if err := os.MkdirAll(d.path(name), 0o750); err != nil {
 			return nil, err
 		}
-		for _, l := range slices.Backward(all) {
-			if l.Complete {
-				return l.Manifest, l.Err
-			}
-		}
-		return nil, fmt.Errorf("%s: %w", d.path, ErrNoBackup)
 	}
-	if id != filepath.Base(id) {
-		return nil, fmt.Errorf("%q: %w", id, ErrNoBackup)
-	}
-	at := filepath.Join(d.path, backupsDir, id)
-	f, err := os.Open(at + whole)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, broken := os.Stat(at + partial); broken == nil {
-			return nil, fmt.Errorf("%s: %w", id, ErrIncomplete)
-		}
-		return nil, fmt.Errorf("%s: %w", id, ErrNoBackup)
-	}
+	f, err := os.CreateTemp(d.path(chunksDir), tempPrefix)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxManifestBytes))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("read manifest of backup %s: %w", id, err)
+	if err := f.Chmod(0o640); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	m, err := decodeManifest(data)
-	if err == nil && m.ID != id {
-		err = corrupt("the manifest belongs to backup %s", m.ID)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("backup %s: %w", id, err)
-	}
-	return m, nil
+	return dirDraft{f, d}, nil
 }
 
-// Begin begins a backup: from now on it is listed as incomplete.
-func (d Dir) Begin(id string) error {
-	for _, name := range []string{backupsDir, chunksDir} {
-		if err := os.MkdirAll(filepath.Join(d.path, name), 0o750); err != nil {
+type dirDraft struct {
+	*os.File
+	d Dir
+}
+
+// Commit syncs the file and its name.
+func (f dirDraft) Commit(_ context.Context, name string) error {
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Discard())
+	}
+	if err := f.Close(); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	path := f.d.path(name)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Discard removes the file.
+func (f dirDraft) Discard() error { return errors.Join(f.Close(), os.Remove(f.Name())) }
+
+// Open opens a file.
+func (d Dir) Open(_ context.Context, name string, _ int64) (io.ReadSeekCloser, error) {
+	return os.Open(d.path(name))
+}
+
+// List lists one directory: the prefix contains its name. A directory that does not exist is empty.
+func (d Dir) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		err := d.each(prefix, func(e os.DirEntry) (bool, error) {
+			name := filepath.Base(e.Name())
+			info, err := e.Info()
+			switch {
+			case ctx.Err() != nil:
+				return false, context.Cause(ctx)
+			case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+				return true, nil
+			case err != nil:
+				return false, err
+			case !info.Mode().IsRegular() || strings.HasPrefix(name, tempPrefix):
+				return true, nil
+			}
+			return yield(Object{prefix[:strings.LastIndexByte(prefix, '/')+1] + name, info.Size(), info.ModTime()}, nil), nil
+		})
+		if err != nil {
+			yield(Object{}, err)
+		}
+	}
+}
+
+// each calls f with the entries below a prefix until it returns false.
+func (d Dir) each(prefix string, f func(os.DirEntry) (bool, error)) error {
+	at := strings.LastIndexByte(prefix, '/') + 1
+	entries, err := os.ReadDir(d.path(prefix[:at]))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix[at:]) {
+			continue
+		}
+		if more, err := f(e); err != nil || !more {
 			return err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(d.path, backupsDir, id+whole)); err == nil {
-		return fmt.Errorf("backup %s: %w", id, fs.ErrExist)
-	}
-	f, err := os.OpenFile(filepath.Join(d.path, backupsDir, id+partial), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), syncDir(filepath.Join(d.path, backupsDir)))
+	return nil
 }
 
-// Complete makes a backup whose chunks are written a complete one.
-func (d Dir) Complete(m *Manifest) error {
-	data, err := m.encode()
-	if err != nil {
+// Remove removes a file.
+func (d Dir) Remove(_ context.Context, name string) error {
+	if err := os.Remove(d.path(name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if len(data) > maxManifestBytes {
-		return fmt.Errorf("manifest of %d bytes exceeds %d; back up fewer topics at a time", len(data), maxManifestBytes)
-	}
-	if err := syncDir(filepath.Join(d.path, chunksDir)); err != nil {
-		return err
-	}
-	at := filepath.Join(d.path, backupsDir)
-	f, err := os.OpenFile(filepath.Join(at, m.ID+partial), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(at, m.ID+partial), filepath.Join(at, m.ID+whole)); err != nil {
-		return err
-	}
-	return syncDir(at)
+	return nil
 }
 
-func (d Dir) chunkPath(sum string) string {
-	return filepath.Join(d.path, chunksDir, filepath.Base(sum)+chunkEnd)
+// Tidy removes files without a name that nobody has written to since a time.
+func (d Dir) Tidy(ctx context.Context, before time.Time) error {
+	return d.each(chunksDir+"/"+tempPrefix, func(e os.DirEntry) (bool, error) {
+		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
+			return true, d.Remove(ctx, chunksDir+"/"+e.Name())
+		}
+		return true, nil
+	})
 }
 
 func syncDir(path string) error {

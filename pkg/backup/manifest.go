@@ -69,6 +69,7 @@ type Chunk struct {
 	First  uint64 `json:"first"` // of messages: the offset of the first
 	End    uint64 `json:"end"`   // of messages: one past that of the last
 	Full   bool   `json:"full,omitempty"`
+	Last   string `json:"last,omitempty"` // of messages: the mark of the last
 }
 
 // Position is what a channel has still to deliver of one partition.
@@ -97,6 +98,14 @@ type Message struct {
 	DeliverAt *time.Time      `json:"deliver_at,omitempty"`
 	TraceID   string          `json:"trace_id_hex,omitempty"`
 	Body      []byte          `json:"body"`
+}
+
+// Mark distinguishes the message from others with its offset in another history of the partition.
+func (m *Message) Mark() string {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%d %d\n", m.Seq, m.Timestamp.UnixNano()) // to memory
+	_, _ = h.Write(m.Body)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Count returns how many messages a partition holds.

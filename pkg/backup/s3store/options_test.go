@@ -1,0 +1,53 @@
+package s3store
+
+import (
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func writePEM(file string, der []byte) error {
+	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+}
+
+func TestCommandLineErrorsAreFoundBeforeRequests(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	file := filepath.Join(home, "credentials")
+	check(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = a\naws_secret_access_key = b\n[half]\naws_access_key_id = a\n[empty]\n"), 0o600))
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+	for _, c := range []struct {
+		location, endpoint string
+		env                map[string]string
+		says               string // "": it is right
+	}{
+		{"s3://bucket", "", keys, ""},
+		{"s3://bucket/a/b/", "storage.example.com:9000", keys, ""},
+		{"s3://bucket/a", "http://[::1]:9000/", keys, ""},
+		{"s3://", "", keys, "valid name of a bucket"},
+		{"s3:///a", "", keys, "valid name of a bucket"},
+		{"s3://Bucket_", "", keys, "valid name of a bucket"},
+		{"s3://bucket/a//b", "", keys, "invalid prefix"},
+		{"bucket", "", keys, "is not s3://BUCKET"},
+		{"s3://bucket", "ftp://host", keys, "S3 endpoint is not a URL"},
+		{"s3://bucket", "https://user:secret@host", keys, "S3 endpoint is not a URL"},
+		{"s3://bucket", "https://host/path", keys, "S3 endpoint is not a URL"},
+		{"s3://bucket", "", nil, "no S3 credentials"},
+		{"s3://bucket", "", map[string]string{"AWS_ACCESS_KEY_ID": "a"}, "only one of"},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file}, ""},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "half"}, "partial"},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "empty"}, "no S3 credentials"},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "none"}, "none"},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file + "x"}, "no such file"},
+	} {
+		_, err := Open(c.location, Options{Endpoint: c.endpoint, Getenv: func(n string) string { return c.env[n] }})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret@") {
+			t.Errorf("%+v: the secret is in the error", c)
+		}
+	}
+}
