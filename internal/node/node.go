@@ -34,8 +34,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -188,32 +190,34 @@ func (n *Node) serveWeb(l net.Listener, h http.Handler) {
 func (n *Node) brokerOptions() broker.Options {
 	o := &n.c.Options
 	return broker.Options{
-		Self: meta.NodeID(o.NodeID), FS: n.disk, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
-		Node: n.c.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
-		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync, OnAppend: n.metrics.Histograms().ObserveAppend},
-		Observer:         n.metrics.Histograms(),
-		LatencyWindow:    o.Latency.Kept(),
-		Trace:            n.tracing.store,
-		AutoCreateTopics: o.Topics.AutoCreate,
+		Options: host.Options{
+			Self: meta.NodeID(o.NodeID), FS: n.disk, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
+			Node: n.c.announcement(), Registered: true, Peers: n.member.Peers(), Calls: forward.Caller{Remote: n.member},
+			Log:           commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync, OnAppend: n.metrics.Histograms().ObserveAppend},
+			Observer:      n.metrics.Histograms(),
+			LatencyWindow: o.Latency.Kept(),
+			Trace:         n.tracing.store,
+			DiskReserve:   uint64(o.Topics.DiskReserve), UncommittedBytes: uncommittedBytes(&o.Limits),
+			CatchUpRate: int64(o.Topics.CatchUpRate),
+			Memory:      n.memory,
+			Moves: topic.MovePolicy{
+				RequeueInMemory: o.Limits.RequeueInMemory, CarryAge: o.Topics.CarryAge, CarryBytes: int64(o.Topics.CarryBytes),
+			},
+			ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
+			Fatal: func(err error) {
+				select {
+				case n.failed <- err:
+				default:
+				}
+			},
+		},
+		Members: n.member, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),
 		},
 		KnownChannels:       n.c.Lookupds.Channels,
 		MaxChannelConsumers: o.Limits.MaxChannelConsumers, MaxMsgTimeout: o.Limits.MaxMsgTimeout, MaxMessage: int(o.Limits.MaxMsgSize),
-		DiskReserve: uint64(o.Topics.DiskReserve), UncommittedBytes: uncommittedBytes(&o.Limits),
-		CatchUpRate: int64(o.Topics.CatchUpRate),
-		Memory:      n.memory,
-		Moves: topic.MovePolicy{
-			RequeueInMemory: o.Limits.RequeueInMemory, CarryAge: o.Topics.CarryAge, CarryBytes: int64(o.Topics.CarryBytes),
-		},
-		ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
-		Fatal: func(err error) {
-			select {
-			case n.failed <- err:
-			default:
-			}
-		},
 	}
 }
 

@@ -63,7 +63,7 @@ func (n *node) start() {
 		n.t.Fatal(err)
 	}
 	o := Options{
-		Self: "n1", FS: n.fs, DataDir: "data", Meta: n.meta, AutoCreateTopics: true, TickInterval: time.Millisecond,
+		Options: host.Options{Self: "n1", FS: n.fs, DataDir: "data", Meta: n.meta, TickInterval: time.Millisecond}, AutoCreateTopics: true,
 	}
 	if n.change != nil {
 		n.change(&o)

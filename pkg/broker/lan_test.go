@@ -85,8 +85,10 @@ func (l *lan) start(id meta.NodeID) *Broker {
 	l.t.Helper()
 	h := l.hosts[id]
 	o := Options{
-		Self: id, FS: h.disk, DataDir: "data", Meta: l.store, Peers: h, Remote: h,
-		TickInterval: time.Millisecond, AutoCreateTopics: true,
+		Options: host.Options{
+			Self: id, FS: h.disk, DataDir: "data", Meta: l.store, Peers: h, Calls: forward.Caller{Remote: h}, TickInterval: time.Millisecond,
+		},
+		AutoCreateTopics: true,
 	}
 	if l.opts != nil {
 		l.opts(&o)

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -65,8 +66,11 @@ func newMeshWith(t testing.TB, change func(*Options), ids ...meta.NodeID) *mesh 
 	for _, id := range ids {
 		n := &meshNode{node: &node{t: t, fs: vfs.NewMem(), meta: m.meta}, id: id, mesh: m}
 		o := Options{
-			Self: id, FS: n.fs, DataDir: "data", Meta: m.meta, AutoCreateTopics: true, TickInterval: time.Millisecond,
-			Remote: n, TopicDefaults: meta.TopicConfig{Replicas: 1}, Logger: slog.New(slog.NewTextHandler(&m.lines, nil)),
+			Options: host.Options{
+				Self: id, FS: n.fs, DataDir: "data", Meta: m.meta, TickInterval: time.Millisecond,
+				Calls: forward.Caller{Remote: n}, Logger: slog.New(slog.NewTextHandler(&m.lines, nil)),
+			},
+			AutoCreateTopics: true, TopicDefaults: meta.TopicConfig{Replicas: 1},
 		}
 		change(&o)
 		n.Broker, err = Open(t.Context(), o)

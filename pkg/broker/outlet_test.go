@@ -318,7 +318,7 @@ func TestHungLeaderIsAbandonedWhenAnotherLeads(t *testing.T) {
 	stuck := make(chan func(), 100)
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n3" {
-			o.Remote = hanging{o.Remote, "n1", stuck}
+			o.Calls.Remote = hanging{o.Calls.Remote, "n1", stuck}
 		}
 	}, "n1", "n2", "n3")
 	l.create("t", "n1", "n2")
@@ -349,7 +349,7 @@ func TestHungLeaderIsAbandonedWhenAnotherLeads(t *testing.T) {
 func TestNothingOvertakesUnsentPublishes(t *testing.T) {
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n1" {
-			o.Remote = &reluctant{Remote: o.Remote}
+			o.Calls.Remote = &reluctant{Remote: o.Calls.Remote}
 		}
 	}, "n1", "n2")
 	l.create("t", "n2")

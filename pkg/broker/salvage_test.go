@@ -236,7 +236,9 @@ func TestFilesOfOneTopicNeverPreventStart(t *testing.T) {
 			if err := do(clone, path); err != nil {
 				t.Fatal(err)
 			}
-			b, err := Open(t.Context(), Options{Self: "n1", FS: clone, DataDir: "data", Meta: n.meta, AutoCreateTopics: true, TickInterval: time.Millisecond})
+			b, err := Open(t.Context(), Options{
+				Options: host.Options{Self: "n1", FS: clone, DataDir: "data", Meta: n.meta, TickInterval: time.Millisecond}, AutoCreateTopics: true,
+			})
 			if err != nil {
 				t.Errorf("%s, %s: the node does not start: %v", name, harm, err)
 				continue

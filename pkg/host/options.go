@@ -50,8 +50,8 @@ type Options struct {
 	DataDir string
 	Redo    redo.Options // of the journal for many logs; the node sets its directories
 	Meta    *raftstore.Store
-	Calls   forward.Caller // to other nodes
-	Peers   coord.Peers    // how its replicas reach others; nil if it is alone
+	Calls   forward.Caller // to other nodes; zero: this node is alone
+	Peers   coord.Peers    // how its replicas reach others; nil: this node is alone
 	Node    meta.Node      // how this node announces itself
 	// Registered confirms that this start of the node was registered and that Meta is at least
 	// at that index.

@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -383,14 +384,14 @@ func (l *life) run(ctx context.Context) {
 	}
 	defer node.Close()
 	l.cluster.Store(node)
-	b, err := broker.Open(ctx, broker.Options{
-		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Remote: node, Peers: node.Peers(), Registered: true,
+	b, err := broker.Open(ctx, broker.Options{Options: host.Options{
+		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Calls: forward.Caller{Remote: node}, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
 		Trace: l.traces(ctx),
 		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll, VolumeFrom: l.w.plan.volumeFrom},
-	})
+	}})
 	if err != nil {
 		l.ends(err)
 		return
