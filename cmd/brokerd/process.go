@@ -22,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/internal/node"
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -226,7 +227,7 @@ func (p *process) newAnnouncer(n brokerNode, ls *node.Listeners) *lookupd.Announ
 	o := &p.loaded.Options
 	told := node.Advertised(o.Advertise, ls, p.hostname)
 	return lookupd.NewAnnouncer(lookupd.AnnouncerOptions{
-		Node: lookupd.Node{
+		Node: nsqform.Producer{
 			Hostname: p.hostname, BroadcastAddress: node.HostOf(told.TCP, told.Host), TCPPort: node.PortOf(told.TCP), HTTPPort: node.PortOf(told.HTTP),
 			Version: nsqVersion, TopologyZone: o.Zone, TopologyRegion: o.Region,
 		},

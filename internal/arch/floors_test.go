@@ -130,7 +130,7 @@ var floors = map[string]int{
 	"internal/logtest":   0, // log lines for tests
 	"internal/config":    8,
 	"internal/coordtest": 4, // replicas in memory for tests
-	"internal/lookupd":   8,
+	"internal/lookupd":   10,
 	"internal/manual":    1,  // for both programs
 	"internal/model":     0,  // a model of the replication protocol
 	"internal/node":      12, // one node with its parts wired together

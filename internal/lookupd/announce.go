@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 )
 
 // Rhythm and patience of an Announcer.
@@ -57,7 +59,7 @@ type Announcer struct {
 // AnnouncerOptions are what an Announcer needs. All but Dial and Timeout are
 // required.
 type AnnouncerOptions struct {
-	Node      Node // RemoteAddress is not used
+	Node      nsqform.Producer // RemoteAddress is not used
 	Addresses []string
 	Catalog   Catalog
 	Log       *slog.Logger

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -16,18 +17,6 @@ var errFull = errors.New("too many topics and channels")
 
 // maxNames is the most topics and channels that a Directory holds.
 const maxNames = 1_000_000
-
-// Node is a broker as it introduced itself.
-type Node struct {
-	RemoteAddress    string `json:"remote_address"`
-	Hostname         string `json:"hostname"`
-	BroadcastAddress string `json:"broadcast_address"`
-	TCPPort          int    `json:"tcp_port"`
-	HTTPPort         int    `json:"http_port"`
-	Version          string `json:"version"`
-	TopologyZone     string `json:"topology_zone"`
-	TopologyRegion   string `json:"topology_region"`
-}
 
 // Session names a connection of a node. The zero Session names none.
 type Session uint64
@@ -46,7 +35,7 @@ type Directory struct {
 }
 
 type member struct {
-	node     Node
+	node     nsqform.Producer
 	lastSeen time.Time
 	topics   map[string]time.Time // by topic: when it was tombstoned, or zero
 }
@@ -66,7 +55,7 @@ func NewDirectory(inactive, tombstone time.Duration) *Directory {
 }
 
 // Join adds a node and returns the name of its session.
-func (d *Directory) Join(n Node, now time.Time) Session {
+func (d *Directory) Join(n nsqform.Producer, now time.Time) Session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
@@ -220,7 +209,7 @@ func (d *Directory) Tombstone(topic, address string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range d.nodes {
-		if _, serves := m.topics[topic]; serves && m.node.httpAddress() == address {
+		if _, serves := m.topics[topic]; serves && m.node.HTTP() == address {
 			m.topics[topic] = now
 		}
 	}
@@ -245,14 +234,14 @@ func (d *Directory) Channels(topic string) []string {
 
 // Lookup returns the channels of a topic and the nodes to connect to for it;
 // ok is false for a topic that is not known.
-func (d *Directory) Lookup(topic string, now time.Time) (channels []string, nodes []Node, ok bool) {
+func (d *Directory) Lookup(topic string, now time.Time) (channels []string, nodes []nsqform.Producer, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.topics[topic]
 	if t == nil {
 		return nil, nil, false
 	}
-	nodes = []Node{}
+	nodes = []nsqform.Producer{}
 	for _, s := range slices.Sorted(maps.Keys(t.nodes)) {
 		m := d.nodes[s]
 		if d.activeLocked(m, now) && !d.hidden(m.topics[topic], now) {
@@ -264,7 +253,7 @@ func (d *Directory) Lookup(topic string, now time.Time) (channels []string, node
 
 // NodeTopics is a node with what it serves; the two slices have equal length.
 type NodeTopics struct {
-	Node
+	nsqform.Producer
 	Tombstones []bool   `json:"tombstones"`
 	Topics     []string `json:"topics"`
 }
@@ -279,7 +268,7 @@ func (d *Directory) Nodes(now time.Time) []NodeTopics {
 		if !d.activeLocked(m, now) {
 			continue
 		}
-		nt := NodeTopics{Node: m.node, Topics: sortedKeys(m.topics), Tombstones: []bool{}}
+		nt := NodeTopics{Producer: m.node, Topics: sortedKeys(m.topics), Tombstones: []bool{}}
 		for _, topic := range nt.Topics {
 			nt.Tombstones = append(nt.Tombstones, d.hidden(m.topics[topic], now))
 		}
@@ -290,7 +279,7 @@ func (d *Directory) Nodes(now time.Time) []NodeTopics {
 
 // Registration is one node's line in a dump of the directory.
 type Registration struct {
-	Node
+	nsqform.Producer
 	ID           string `json:"id"`
 	LastUpdate   int64  `json:"last_update"` // ns since 1970
 	Tombstoned   bool   `json:"tombstoned"`
@@ -327,7 +316,7 @@ func (d *Directory) Dump(now time.Time) map[string][]Registration {
 
 func (d *Directory) registrationLocked(m *member, topic string, now time.Time) Registration {
 	at := m.topics[topic]
-	r := Registration{Node: m.node, ID: m.node.RemoteAddress, LastUpdate: m.lastSeen.UnixNano(), Tombstoned: d.hidden(at, now)}
+	r := Registration{Producer: m.node, ID: m.node.RemoteAddress, LastUpdate: m.lastSeen.UnixNano(), Tombstoned: d.hidden(at, now)}
 	if !at.IsZero() {
 		r.TombstonedAt = at.Format(time.RFC3339)
 	}
@@ -341,8 +330,6 @@ func (d *Directory) activeLocked(m *member, now time.Time) bool {
 func (d *Directory) hidden(since, now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) < d.tombstone
 }
-
-func (n Node) httpAddress() string { return joinHostPort(n.BroadcastAddress, n.HTTPPort) }
 
 // sortedKeys returns the keys of m as a slice that is never nil: clients want
 // an empty array, not null.

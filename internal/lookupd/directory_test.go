@@ -11,15 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 )
 
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
 
-func node(name string) Node {
-	return Node{BroadcastAddress: name, TCPPort: 4150, HTTPPort: 4151, Version: "1.3.0", RemoteAddress: name + ":9"}
+func node(name string) nsqform.Producer {
+	return nsqform.Producer{BroadcastAddress: name, TCPPort: 4150, HTTPPort: 4151, Version: "1.3.0", RemoteAddress: name + ":9"}
 }
 
-func hosts(nodes []Node) string {
+func hosts(nodes []nsqform.Producer) string {
 	var names []string
 	for _, n := range nodes {
 		names = append(names, n.BroadcastAddress)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 )
 
 const introduced = `{"version":"1.3.0","tcp_port":4150,"http_port":4151,"hostname":"h","broadcast_address":"10.0.0.1"}`
@@ -116,7 +118,7 @@ func FuzzSession(f *testing.F) {
 
 func TestHTTPAnswersAsNsqlookupdDoes(t *testing.T) {
 	d := NewDirectory(time.Hour, time.Hour)
-	s := d.Join(Node{RemoteAddress: "r:1", Hostname: "h", BroadcastAddress: "b", TCPPort: 1, HTTPPort: 2, Version: "1.3.0"}, time.Now())
+	s := d.Join(nsqform.Producer{RemoteAddress: "r:1", Hostname: "h", BroadcastAddress: "b", TCPPort: 1, HTTPPort: 2, Version: "1.3.0"}, time.Now())
 	if err := d.Register(s, "t", "c"); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -73,7 +74,7 @@ func (s *session) identify() ([]byte, error) {
 		return nil, refuse("E_BAD_BODY IDENTIFY missing fields")
 	}
 	s.partitioned = in.DistributedID != "" || strings.Contains(in.Version, "HA")
-	s.id = s.dir.Join(Node{
+	s.id = s.dir.Join(nsqform.Producer{
 		RemoteAddress: s.remote, Hostname: in.Hostname, BroadcastAddress: in.BroadcastAddress,
 		TCPPort: in.TCPPort, HTTPPort: in.HTTPPort, Version: in.Version,
 		TopologyZone: in.TopologyZone, TopologyRegion: in.TopologyRegion,

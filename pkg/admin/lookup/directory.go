@@ -14,25 +14,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// lookupProducer is a node as /lookup and /nodes name it.
-type lookupProducer struct {
-	RemoteAddress    string `json:"remote_address"`
-	Hostname         string `json:"hostname"`
-	BroadcastAddress string `json:"broadcast_address"`
-	TCPPort          int    `json:"tcp_port"`
-	HTTPPort         int    `json:"http_port"`
-	Version          string `json:"version"`
-	TopologyZone     string `json:"topology_zone"`
-	TopologyRegion   string `json:"topology_region"`
-}
-
 // lookupAnswer is the JSON of /lookup. Partitions and Meta are for clients that
 // know partitions.
 type lookupAnswer struct {
-	Channels   []string                  `json:"channels"`
-	Producers  []lookupProducer          `json:"producers"`
-	Partitions map[string]lookupProducer `json:"partitions"`
-	Meta       *lookupMeta               `json:"meta,omitempty"`
+	Channels   []string                    `json:"channels"`
+	Producers  []nsqform.Producer          `json:"producers"`
+	Partitions map[string]nsqform.Producer `json:"partitions"`
+	Meta       *lookupMeta                 `json:"meta,omitempty"`
 }
 
 type lookupMeta struct {
@@ -50,7 +38,7 @@ func metaOf(c meta.TopicConfig) *lookupMeta {
 
 // lookupNode is a node of /nodes. Tombstones[i] belongs to Topics[i].
 type lookupNode struct {
-	lookupProducer
+	nsqform.Producer
 	Tombstones []bool              `json:"tombstones"`
 	Topics     []string            `json:"topics"`
 	Partitions map[string][]string `json:"partitions"` // led here, by topic
@@ -66,10 +54,10 @@ type directory struct {
 }
 
 // producer describes a node as it advertises itself.
-func (d *directory) producer(n api.Node) lookupProducer {
+func (d *directory) producer(n api.Node) nsqform.Producer {
 	host, tcpPort := splitAddress(n.TCPAddress)
 	_, httpPort := splitAddress(n.HTTPAddress)
-	p := lookupProducer{
+	p := nsqform.Producer{
 		RemoteAddress:    n.TCPAddress,
 		Hostname:         cmp.Or(n.Hostname, n.ID),
 		BroadcastAddress: host,
@@ -87,11 +75,6 @@ func (d *directory) producer(n api.Node) lookupProducer {
 	return p
 }
 
-// tombstone is the name under which a tombstone knows the producer.
-func (p *lookupProducer) tombstone() string {
-	return net.JoinHostPort(p.BroadcastAddress, strconv.Itoa(p.HTTPPort))
-}
-
 // leads reports whether a node should be found as the leader of a partition.
 func (d *directory) leads(id meta.NodeID) (api.Node, bool) {
 	n, ok := d.nodes[string(id)]
@@ -102,7 +85,7 @@ func (d *directory) leads(id meta.NodeID) (api.Node, bool) {
 // partitions, once, and the leader of each partition. A partition other than
 // AnyPartition restricts it to that one.
 func (d *directory) lookup(t *meta.Topic, partition int, channels []string) lookupAnswer {
-	a := lookupAnswer{Channels: channels, Producers: []lookupProducer{}, Partitions: map[string]lookupProducer{}}
+	a := lookupAnswer{Channels: channels, Producers: []nsqform.Producer{}, Partitions: map[string]nsqform.Producer{}}
 	found := map[string]bool{}
 	for i, p := range t.Partitions {
 		n, ok := d.leads(p.Leader)
@@ -144,7 +127,7 @@ func (d *directory) shown(topic string, leader api.Node, p *meta.Partition) (api
 // isHidden reports whether a node has a tombstone for a topic.
 func (d *directory) isHidden(topic string, n api.Node) bool {
 	p := d.producer(n)
-	return d.hidden.Has(topic, p.tombstone(), d.now)
+	return d.hidden.Has(topic, p.HTTP(), d.now)
 }
 
 // list answers for all nodes that are not down: with the topics that each
@@ -153,7 +136,7 @@ func (d *directory) list(topics []*meta.Topic) []lookupNode {
 	byID := map[string]*lookupNode{}
 	for id, n := range d.nodes {
 		if n.State != api.NodeDown {
-			byID[id] = &lookupNode{lookupProducer: d.producer(n), Tombstones: []bool{}, Topics: []string{}, Partitions: map[string][]string{}}
+			byID[id] = &lookupNode{Producer: d.producer(n), Tombstones: []bool{}, Topics: []string{}, Partitions: map[string][]string{}}
 		}
 	}
 	for _, t := range topics {
@@ -164,7 +147,7 @@ func (d *directory) list(topics []*meta.Topic) []lookupNode {
 			}
 			if n.Partitions[t.Name] == nil {
 				n.Topics = append(n.Topics, t.Name)
-				n.Tombstones = append(n.Tombstones, d.hidden.Has(t.Name, n.tombstone(), d.now))
+				n.Tombstones = append(n.Tombstones, d.hidden.Has(t.Name, n.HTTP(), d.now))
 			}
 			n.Partitions[t.Name] = append(n.Partitions[t.Name], strconv.Itoa(i))
 		}

@@ -107,7 +107,7 @@ func (s *Lookup) directory() *directory {
 func (s *Lookup) TombstonedHere(topic string, now time.Time) bool {
 	d := s.directory()
 	p := d.producer(d.nodes[d.self])
-	return s.hidden.Has(topic, p.tombstone(), now)
+	return s.hidden.Has(topic, p.HTTP(), now)
 }
 
 // lookup returns the nodes of a topic. A publisher that asks for a missing topic is referred to
@@ -259,7 +259,7 @@ func (s *Lookup) registrations(*http.Request) (any, error) {
 		entries["client::"] = append(entries["client::"], e)
 		for _, name := range n.Topics {
 			te := e
-			if at, ok := s.hidden.When(name, n.tombstone(), d.now); ok {
+			if at, ok := s.hidden.When(name, n.HTTP(), d.now); ok {
 				te.Tombstoned, te.TombstonedAt = true, at.UnixNano()
 			}
 			key := "topic:" + name + ":"
@@ -314,8 +314,8 @@ func (s *Lookup) tombstone(r *http.Request) (any, error) {
 	}
 	d := s.directory()
 	for _, n := range d.nodes {
-		if producer := d.producer(n); sameAddress(producer.tombstone(), node) {
-			s.hidden.Add(name, producer.tombstone(), d.now)
+		if producer := d.producer(n); sameAddress(producer.HTTP(), node) {
+			s.hidden.Add(name, producer.HTTP(), d.now)
 		}
 	}
 	return nil, nil
