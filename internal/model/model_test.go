@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -376,6 +377,15 @@ func TestTableDetectsNewFingerprints(t *testing.T) {
 			if added := tab.add(i*i*i + 1); added != (round == 0) {
 				t.Fatalf("round %d, %d: new %v", round, i, added)
 			}
+		}
+	}
+}
+
+// TestEveryStepIsDescribed finds a kind of step without a sentence, and a place in one that is not filled in.
+func TestEveryStepIsDescribed(t *testing.T) {
+	for k := range stepKinds {
+		if text := (Step{Kind: k, A: 1, B: 2, C: 1}).String(); text == "" || regexp.MustCompile(`\{(A|B|C|m|isr|also)\}`).MatchString(text) {
+			t.Errorf("step %d is described as %q", k, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -88,188 +89,98 @@ func (s Step) answered(how StepKind) Step {
 	return s
 }
 
+// sentences describe the kinds of steps in one line. {a}, {b} and {c} are the replicas that A, B and C name,
+// {A}, {B} and {C} their numbers, {m} is the record C, {isr} the set B, and {also} what String adds.
+var sentences = [stepKinds]string{
+	Start:                    "{also}, in sync on {isr}, without a leader",
+	Publish:                  "{a} appends {m} at offset {B}",
+	TellFailed:               "{a} tells the publisher of {m} that it failed",
+	RollBack:                 "{a} takes {m} back from offset {B}",
+	Sync:                     "{a} syncs its log up to {B}",
+	Commit:                   "{a} commits up to {B} and answers the publishers",
+	Meet:                     "{a} compares logs with {b} and keeps {C}",
+	PushDelayed:              "{a} pushes {m} to {b}, which is delayed",
+	Push:                     "{a} pushes {m} to {b}, which acknowledges",
+	PushAnswerLost:           "{a} pushes {m} to {b}, whose answer is lost",
+	PushAnswerDelayed:        "{a} pushes {m} to {b}, whose answer is delayed",
+	PushArrives:              "a late push of {m} from {a} reaches {b}, which acknowledges",
+	PushArrivesAnswerLost:    "a late push of {m} from {a} reaches {b}, whose answer is lost",
+	PushArrivesAnswerDelayed: "a late push of {m} from {a} reaches {b}, whose answer is delayed",
+	PushChecked:              "a late push of {m} from {a} reaches {b}, which checks it and does not append it yet",
+	Refuse:                   "{a} pushes {m} to {b}, which has something else there and wants to compare logs",
+	Lose:                     "the network loses the {also} from {b} to {c}",
+	AckArrives:               "a late answer reaches {a}: {b} holds what is below {C}",
+	TellCommitted:            "{a} tells {b} that {C} is committed",
+	Elect:                    "metadata: {a} is elected in epoch {B}, ISR {also}",
+	Leave:                    "metadata: {a} leaves the ISR, which is now {isr}",
+	ProposeIn:                "{a} proposes {b} for the ISR, which holds what is below {C}",
+	ProposeOut:               "{a} proposes to take {b} out of the ISR",
+	GiveUp:                   "{a} takes its proposal for refused",
+	Decide:                   "metadata: what {a} proposed is applied, ISR {isr}",
+	Apply:                    "{a} applies version {B} of the metadata",
+	Register:                 "metadata: {a} is back{also}, ISR {isr}",
+	Kill:                     "{a} is killed and starts again",
+	PowerCut:                 "{a} loses power, and its log beyond {B}{also}, and starts again",
+	LoseDisk:                 "{a} loses its disk and starts with an empty one",
+	LoseDirectory:            "{a} loses the directory of its replica and starts again",
+	RefuseLife:               "metadata: what {a} proposed is refused, {b} has started again since",
+	Hand:                     "{a} hands offset {B} to a consumer of the ordered channel",
+	Finish:                   "{a} finishes what is below {B}",
+	FinishUnnoted:            "{a} finishes what is below {B}, and cannot note it",
+	MakeSnapshot:             "{a} makes a snapshot, which has the position {B}",
+	TellSnapshot:             "{a} tells {b} its snapshot, which has the position {C}",
+	TellChange:               "{a} tells {b} of the FIN that makes the position {C}",
+	TellChangeUnnoted:        "{a} tells {b} of the FIN that makes the position {C}, which cannot note it",
+	DropSnapshot:             "{a} sends {b} its snapshot, which has the position {C}, and the request is dropped",
+	DropChange:               "{a} sends {b} the FIN that makes the position {C}, and the request is dropped",
+	RefuseShare:              "{a} sends {b} a change of another channel, which does not follow what {b} has: it is refused",
+	CountShare:               "{a} sends {b} a change of another channel, is answered, and counts the position {C} for {b}",
+	Checkpoint:               "{a} stores the channel's position as {B}",
+	PassTime:                 "the time of a lease passes",
+	Recognise:                "{a} answers {b} as the leader",
+	HoldLease:                "{a} has the lease",
+	Take:                     "{a} takes a message for a consumer",
+	Write:                    "{a} writes it to the consumer",
+	SendRelay:                "{a} sends it to a relay, whose process is paused",
+	HandOver:                 "the relay hands over what the leader of epoch {A} has sent",
+	ForgetRelay:              "the relay was paused, and drops what the leader of epoch {A} has sent",
+	LoseEnd:                  "{a} restarts, finds its log damaged and cuts it to {B}",
+	PutBack:                  "{a} restarts with an older state of its disk, which has the log up to {B}",
+	Report:                   "metadata: {a} is back and {also}, ISR {isr}",
+	GoAlone:                  "{a} stops waiting for an in-sync replica to compare logs with",
+	Yield:                    "metadata: {a} yields to {b}, which holds more, in epoch {C}",
+}
+
 // String describes the step in one line.
 func (s Step) String() string {
-	a, b, rec := name(s.A), name(s.B), record(s.C)
+	also := ""
 	switch s.Kind {
 	case Start:
-		what := "an empty partition"
+		also = "an empty partition"
 		if s.C > 0 {
-			what = fmt.Sprintf("a partition with %d committed", s.C)
+			also = fmt.Sprintf("a partition with %d committed", s.C)
 		}
-		return fmt.Sprintf("%s, in sync on %v, without a leader", what, set(s.B))
-	case Publish:
-		return fmt.Sprintf("%s appends %v at offset %d", a, rec, s.B)
-	case TellFailed:
-		return fmt.Sprintf("%s tells the publisher of %v that it failed", a, rec)
-	case RollBack:
-		return fmt.Sprintf("%s takes %v back from offset %d", a, rec, s.B)
-	case Sync:
-		return fmt.Sprintf("%s syncs its log up to %d", a, s.B)
-	case Commit:
-		return fmt.Sprintf("%s commits up to %d and answers the publishers", a, s.B)
-	case Meet:
-		return fmt.Sprintf("%s compares logs with %s and keeps %d", a, b, s.C)
-	case TellCommitted:
-		return fmt.Sprintf("%s tells %s that %d is committed", a, b, s.C)
-	case Kill:
-		return fmt.Sprintf("%s is killed and starts again", a)
-	case PowerCut:
-		lost := fmt.Sprintf("%s loses power, and its log beyond %d", a, s.B)
-		if s.C > 0 {
-			lost += fmt.Sprintf(", and goes back to position %d", s.C-1)
-		}
-		return lost + ", and starts again"
-	case LoseDisk:
-		return fmt.Sprintf("%s loses its disk and starts with an empty one", a)
-	case LoseDirectory:
-		return fmt.Sprintf("%s loses the directory of its replica and starts again", a)
 	case Lose:
-		return fmt.Sprintf("the network loses the %s from %s to %s", kind(s.A), b, name(s.C))
-	case AckArrives:
-		return fmt.Sprintf("a late answer reaches %s: %s holds what is below %d", a, b, s.C)
-	default:
-		return s.ofMetadata(s.ofPush() + s.ofChannel() + s.ofLease() + s.ofDamage())
-	}
-}
-
-// ofPush describes a push and its outcome.
-func (s Step) ofPush() string {
-	a, b, rec := name(s.A), name(s.B), record(s.C)
-	pushes := fmt.Sprintf("%s pushes %v to %s", a, rec, b)
-	arrives := fmt.Sprintf("a late push of %v from %s reaches %s", rec, a, b)
-	switch s.Kind {
-	case PushDelayed:
-		return pushes + ", which is delayed"
-	case Push:
-		return pushes + ", which acknowledges"
-	case PushAnswerLost:
-		return pushes + ", whose answer is lost"
-	case PushAnswerDelayed:
-		return pushes + ", whose answer is delayed"
-	case PushArrives:
-		return arrives + ", which acknowledges"
-	case PushArrivesAnswerLost:
-		return arrives + ", whose answer is lost"
-	case PushArrivesAnswerDelayed:
-		return arrives + ", whose answer is delayed"
-	case PushChecked:
-		return arrives + ", which checks it and does not append it yet"
-	case Refuse:
-		return pushes + ", which has something else there and wants to compare logs"
-	default:
-		return ""
-	}
-}
-
-// ofChannel describes a step of the ordered channel.
-func (s Step) ofChannel() string {
-	a, b := name(s.A), name(s.B)
-	switch s.Kind {
-	case Hand:
-		return fmt.Sprintf("%s hands offset %d to a consumer of the ordered channel", a, s.B)
-	case Finish:
-		return fmt.Sprintf("%s finishes what is below %d", a, s.B)
-	case FinishUnnoted:
-		return fmt.Sprintf("%s finishes what is below %d, and cannot note it", a, s.B)
-	case MakeSnapshot:
-		return fmt.Sprintf("%s makes a snapshot, which has the position %d", a, s.B)
-	case TellSnapshot:
-		return fmt.Sprintf("%s tells %s its snapshot, which has the position %d", a, b, s.C)
-	case TellChange:
-		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d", a, b, s.C)
-	case TellChangeUnnoted:
-		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d, which cannot note it", a, b, s.C)
-	case DropSnapshot:
-		return fmt.Sprintf("%s sends %s its snapshot, which has the position %d, and the request is dropped", a, b, s.C)
-	case DropChange:
-		return fmt.Sprintf("%s sends %s the FIN that makes the position %d, and the request is dropped", a, b, s.C)
-	case RefuseShare:
-		return fmt.Sprintf("%s sends %s a change of another channel, which does not follow what %s has: it is refused", a, b, b)
-	case CountShare:
-		return fmt.Sprintf("%s sends %s a change of another channel, is answered, and counts the position %d for %s", a, b, s.C, b)
-	case Checkpoint:
-		return fmt.Sprintf("%s stores the channel's position as %d", a, s.B)
-	default:
-		return ""
-	}
-}
-
-// ofLease describes a step of the delivery lease.
-func (s Step) ofLease() string {
-	a, b := name(s.A), name(s.B)
-	switch s.Kind {
-	case PassTime:
-		return "the time of a lease passes"
-	case Recognise:
-		return fmt.Sprintf("%s answers %s as the leader", a, b)
-	case HoldLease:
-		return fmt.Sprintf("%s has the lease", a)
-	case Take:
-		return fmt.Sprintf("%s takes a message for a consumer", a)
-	case Write:
-		return fmt.Sprintf("%s writes it to the consumer", a)
-	case SendRelay:
-		return fmt.Sprintf("%s sends it to a relay, whose process is paused", a)
-	case HandOver:
-		return fmt.Sprintf("the relay hands over what the leader of epoch %d has sent", s.A)
-	case ForgetRelay:
-		return fmt.Sprintf("the relay was paused, and drops what the leader of epoch %d has sent", s.A)
-	default:
-		return ""
-	}
-}
-
-// ofDamage describes a step in which a log is damaged, or a consequence of it.
-func (s Step) ofDamage() string {
-	a := name(s.A)
-	switch s.Kind {
-	case LoseEnd:
-		return fmt.Sprintf("%s restarts, finds its log damaged and cuts it to %d", a, s.B)
-	case PutBack:
-		return fmt.Sprintf("%s restarts with an older state of its disk, which has the log up to %d", a, s.B)
-	case Report:
-		if s.C > 0 {
-			return fmt.Sprintf("metadata: %s is back and suspect, ISR %v", a, set(s.B))
-		}
-		return fmt.Sprintf("metadata: %s is back and not suspect, ISR %v", a, set(s.B))
-	case GoAlone:
-		return fmt.Sprintf("%s stops waiting for an in-sync replica to compare logs with", a)
-	case Yield:
-		return fmt.Sprintf("metadata: %s yields to %s, which holds more, in epoch %d", a, name(s.B), s.C)
-	default:
-		return ""
-	}
-}
-
-// ofMetadata describes a step of the metadata, or any other step.
-func (s Step) ofMetadata(otherwise string) string {
-	a := name(s.A)
-	switch s.Kind {
+		also = kind(s.A).String()
 	case Elect:
-		return fmt.Sprintf("metadata: %s is elected in epoch %d, ISR %v", a, s.B, set(s.C))
-	case Leave:
-		return fmt.Sprintf("metadata: %s leaves the ISR, which is now %v", a, set(s.B))
-	case Decide:
-		return fmt.Sprintf("metadata: what %s proposed is applied, ISR %v", a, set(s.B))
+		also = set(s.C).String()
 	case Register:
-		if loss(s.C) == lostDirectory {
-			return fmt.Sprintf("metadata: %s is back, ISR %v", a, set(s.B))
+		if loss(s.C) != lostDirectory {
+			also = " and may have lost data"
 		}
-		return fmt.Sprintf("metadata: %s is back and may have lost data, ISR %v", a, set(s.B))
-	case RefuseLife:
-		return fmt.Sprintf("metadata: what %s proposed is refused, %s has started again since", a, name(s.B))
-	case ProposeIn:
-		return fmt.Sprintf("%s proposes %s for the ISR, which holds what is below %d", a, name(s.B), s.C)
-	case ProposeOut:
-		return fmt.Sprintf("%s proposes to take %s out of the ISR", a, name(s.B))
-	case GiveUp:
-		return fmt.Sprintf("%s takes its proposal for refused", a)
-	case Apply:
-		return fmt.Sprintf("%s applies version %d of the metadata", a, s.B)
+	case PowerCut:
+		if s.C > 0 {
+			also = fmt.Sprintf(", and goes back to position %d", s.C-1)
+		}
+	case Report:
+		also = "not suspect"
+		if s.C > 0 {
+			also = "suspect"
+		}
 	default:
-		return otherwise
 	}
+	return strings.NewReplacer("{a}", name(s.A), "{b}", name(s.B), "{c}", name(s.C), "{A}", strconv.Itoa(int(s.A)), "{B}", strconv.Itoa(int(s.B)),
+		"{C}", strconv.Itoa(int(s.C)), "{m}", record(s.C).String(), "{isr}", set(s.B).String(), "{also}", also).Replace(sentences[s.Kind])
 }
 
 func name(r uint8) string { return "abc?"[min(r, noLeader):][:1] }
