@@ -42,6 +42,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
+	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/server"
@@ -249,15 +250,16 @@ func syncPolicy(t *config.Topics) meta.SyncPolicy {
 func (n *Node) serverOptions() server.Options {
 	l, t := &n.c.Options.Limits, &n.c.Options.TLS
 	o := server.Options{
-		Version: n.c.Version, Cluster: n.broker.Operator.Cluster().ClusterID, AllowExtCompatible: l.AllowExtCompatible,
-		MaxMessageBytes: int(l.MaxMsgSize), MaxBodyBytes: int(l.MaxBodySize), MaxReady: l.MaxRdyCount,
-		MsgTimeout: l.MsgTimeout, MaxMsgTimeout: l.MaxMsgTimeout, MaxDelay: l.MaxReqTimeout,
-		MaxHeartbeat: l.MaxHeartbeatInterval, MaxOutputBufferSize: int(l.MaxOutputBufferSize),
-		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
-		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
-		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
-		Guard:  n.guard,
-		Memory: n.memory, Turns: n.turns, Drops: n.drops, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		Limits: nsq.Limits{
+			Version: n.c.Version, MaxReady: l.MaxRdyCount, MsgTimeout: l.MsgTimeout, MaxMsgTimeout: l.MaxMsgTimeout,
+			MaxHeartbeat: l.MaxHeartbeatInterval, MaxOutputBufferSize: int(l.MaxOutputBufferSize), OutputBufferTimeout: l.OutputBufferTimeout,
+			MinOutputBufferTimeout: l.MinOutputBufferTimeout, MaxOutputBufferTimeout: l.MaxOutputBufferTimeout,
+			MaxDeflateLevel: l.MaxDeflateLevel, TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		},
+		Cluster: n.broker.Operator.Cluster().ClusterID, AllowExtCompatible: l.AllowExtCompatible,
+		MaxMessageBytes: int(l.MaxMsgSize), MaxBodyBytes: int(l.MaxBodySize), MaxDelay: l.MaxReqTimeout,
+		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections, TLSRequired: t.Required != "false",
+		Guard: n.guard, Memory: n.memory, Turns: n.turns, Drops: n.drops, Creations: n.created,
 	}
 	o.CreateTopic = func(ctx context.Context, name string, partitions int, ext bool) error {
 		return createTopic(ctx, n.broker, name, partitions, ext)

@@ -69,23 +69,26 @@ func ParseIdentity(body []byte) (Identity, error) {
 	return id, nil
 }
 
-// Limits are the limits and defaults of a server.
+// Limits are the limits and defaults of a server. The names in brackets are nsqd's options.
 type Limits struct {
-	Version                string
-	MaxReady               int
-	MsgTimeout             time.Duration
-	MaxMsgTimeout          time.Duration
-	Heartbeat              time.Duration
-	MaxHeartbeat           time.Duration
-	OutputBufferSize       int
-	MaxOutputBufferSize    int
+	Version             string        // in the answer to IDENTIFY; must look like 1.3.0, since some tools parse it
+	MaxReady            int           // limits RDY. 2500. [max-rdy-count]
+	MsgTimeout          time.Duration // how long a message may stay unanswered if the client does not choose. 60 s. [msg-timeout]
+	MaxMsgTimeout       time.Duration // limits what the client may choose. 15 min. [max-msg-timeout]
+	Heartbeat           time.Duration // interval for clients that do not choose. 30 s. [client-timeout, halved]
+	MaxHeartbeat        time.Duration // limits what the client may choose. 60 s. [max-heartbeat-interval]
+	OutputBufferSize    int           // bytes, if the client does not choose. 16 KiB
+	MaxOutputBufferSize int           // limits what the client may choose. 64 KiB. [max-output-buffer-size]
+	// OutputBufferTimeout is negotiated only because clients expect it: frames never wait for it,
+	// as the buffer is flushed when there is nothing more to send. 250 ms, 25 ms, 30 s.
+	// [output-buffer-timeout, min-, max-output-buffer-timeout]
 	OutputBufferTimeout    time.Duration
 	MinOutputBufferTimeout time.Duration
 	MaxOutputBufferTimeout time.Duration
 	TLS, Snappy, Deflate   bool // supported upgrades
-	MaxDeflateLevel        int
+	MaxDeflateLevel        int  // limits the level that the client may choose. 6. [max-deflate-level]
 	AuthRequired           bool
-	TopologyRegion         string
+	TopologyRegion         string // sent to clients, as TopologyZone. [topology-region, -zone]
 	TopologyZone           string
 	Upgraded               bool // the connection is already upgraded: no upgrade is offered
 }

@@ -93,9 +93,8 @@ var ErrClustered = fate.Refuse("topics of a cluster are created by its operators
 // Options configure a Server. The zero value of a field means its default. The names in brackets
 // are nsqd's options.
 type Options struct {
-	// Version is the version in the answer to IDENTIFY. It must look like 1.3.0, since some tools
-	// parse it.
-	Version string
+	// Limits are those for IDENTIFY. The server sets their booleans.
+	nsq.Limits
 	// Cluster is the cluster's id, on which the numbering of messages depends.
 	Cluster string
 	// CreateTopic makes sure that a topic has a number of partitions, for INTERNAL_CREATE_TOPIC.
@@ -107,33 +106,9 @@ type Options struct {
 	// MaxBodyBytes limits the body of an MPUB. The body of a PUB or DPUB is a message; that of
 	// IDENTIFY or AUTH has at most maxIntroduction bytes. 5 MiB. [max-body-size]
 	MaxBodyBytes int
-	// MaxReady limits RDY. 2500. [max-rdy-count]
-	MaxReady int
-	// MsgTimeout is how long a message may stay unanswered if the client does not choose. 60 s.
-	// [msg-timeout]
-	MsgTimeout time.Duration
-	// MaxMsgTimeout limits what the client may choose. 15 min. [max-msg-timeout]
-	MaxMsgTimeout time.Duration
 	// MaxDelay limits the delays of REQ, which are reduced to it, and of DPUB, which are refused
 	// beyond it. 1 h. [max-req-timeout]
 	MaxDelay time.Duration
-	// Heartbeat is the interval for clients that do not choose. 30 s. [client-timeout, halved]
-	Heartbeat time.Duration
-	// MaxHeartbeat limits what the client may choose. 60 s. [max-heartbeat-interval]
-	MaxHeartbeat time.Duration
-	// OutputBufferSize is the size of a connection's output buffer in bytes, if the client does not
-	// choose. 16 KiB.
-	OutputBufferSize int
-	// MaxOutputBufferSize limits what the client may choose. 64 KiB. [max-output-buffer-size]
-	MaxOutputBufferSize int
-	// OutputBufferTimeout is negotiated only because clients expect it: frames never wait for it,
-	// as the buffer is flushed when there is nothing more to send. 250 ms, 25 ms, 30 s.
-	// [output-buffer-timeout, min-, max-output-buffer-timeout]
-	OutputBufferTimeout    time.Duration
-	MinOutputBufferTimeout time.Duration
-	MaxOutputBufferTimeout time.Duration
-	// MaxDeflateLevel limits the level that the client may choose. 6. [max-deflate-level]
-	MaxDeflateLevel int
 	// NoDeflate and NoSnappy refuse the compressions. [deflate, snappy]
 	NoDeflate bool
 	NoSnappy  bool
@@ -180,9 +155,6 @@ type Options struct {
 	LingerTimeout time.Duration
 
 	quiet time.Duration // silence after which a client counts as silent; tests set it
-	// TopologyRegion and TopologyZone are sent to clients. [topology-region, -zone]
-	TopologyRegion string
-	TopologyZone   string
 }
 
 // Defaults that several places use.
@@ -226,16 +198,9 @@ func (o Options) withDefaults() Options {
 
 // limits returns the limits for IDENTIFY.
 func (o *Options) limits() nsq.Limits {
-	return nsq.Limits{
-		Version: o.Version, MaxReady: o.MaxReady,
-		MsgTimeout: o.MsgTimeout, MaxMsgTimeout: o.MaxMsgTimeout,
-		Heartbeat: o.Heartbeat, MaxHeartbeat: o.MaxHeartbeat,
-		OutputBufferSize: o.OutputBufferSize, MaxOutputBufferSize: o.MaxOutputBufferSize,
-		OutputBufferTimeout:    o.OutputBufferTimeout,
-		MinOutputBufferTimeout: o.MinOutputBufferTimeout, MaxOutputBufferTimeout: o.MaxOutputBufferTimeout,
-		TLS: o.TLS != nil, Snappy: !o.NoSnappy, Deflate: !o.NoDeflate, MaxDeflateLevel: o.MaxDeflateLevel,
-		AuthRequired: o.Auth != nil, TopologyRegion: o.TopologyRegion, TopologyZone: o.TopologyZone,
-	}
+	l := o.Limits
+	l.TLS, l.Snappy, l.Deflate, l.AuthRequired = o.TLS != nil, !o.NoSnappy, !o.NoDeflate, o.Auth != nil
+	return l
 }
 
 func (o *Options) validate() error {
