@@ -15,8 +15,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
-	"github.com/brokerd/brokerd/pkg/policy"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // A snapshot is lines of JSON between a header and a checksum:
@@ -61,40 +59,14 @@ type snapshotHead struct {
 }
 
 type snapshotTopic struct {
-	Name        string              `json:"name"`
-	Incarnation Incarnation         `json:"incarnation"`
-	Version     uint64              `json:"version"`
-	Paused      bool                `json:"paused,omitempty"`
-	Tightened   bool                `json:"tightened,omitempty"`
-	Config      TopicConfig         `json:"config"`
-	Partitions  []snapshotPartition `json:"partitions"`
-	Channels    []snapshotChannel   `json:"channels,omitempty"`
-}
-
-type snapshotPartition struct {
-	Replicas []NodeID  `json:"replicas"`
-	Leader   NodeID    `json:"leader"`
-	Epoch    seq.Epoch `json:"epoch"`
-	ISR      []NodeID  `json:"isr"`
-	Version  uint64    `json:"version"`
-	Adding   []NodeID  `json:"adding,omitempty"`
-	Removing []NodeID  `json:"removing,omitempty"`
-	Before   []NodeID  `json:"before,omitempty"`
-	Suspects []Suspect `json:"suspects,omitempty"`
-	Unclean  seq.Epoch `json:"unclean,omitempty"`
-}
-
-type snapshotChannel struct {
-	Name      string       `json:"name"`
-	Order     policy.Order `json:"order,omitempty"`
-	Paused    bool         `json:"paused,omitempty"`
-	Skipped   bool         `json:"skipped,omitempty"`
-	CreatedAt int64        `json:"created_at"`
-	Version   Incarnation  `json:"version"`
-	First     bool         `json:"first,omitempty"`
-
-	Policy policy.Policy `json:"policy,omitzero"`
-	Filter string        `json:"filter,omitempty"`
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation"`
+	Version     uint64      `json:"version"`
+	Paused      bool        `json:"paused,omitempty"`
+	Tightened   bool        `json:"tightened,omitempty"`
+	Config      TopicConfig `json:"config"`
+	Partitions  []Partition `json:"partitions"`
+	Channels    []Channel   `json:"channels,omitempty"`
 }
 
 // Snapshot returns the current state, to be kept or written while the original changes. It copies a
@@ -150,12 +122,11 @@ func (s *State) Encode(w io.Writer) error {
 }
 
 func (t *Topic) snapshot() snapshotTopic {
-	out := snapshotTopic{Name: t.Name, Incarnation: t.Incarnation, Version: t.Version, Paused: t.Paused, Tightened: t.Tightened, Config: t.Config}
-	for i := range t.Partitions {
-		out.Partitions = append(out.Partitions, snapshotPartition(t.Partitions[i]))
+	out := snapshotTopic{
+		Name: t.Name, Incarnation: t.Incarnation, Version: t.Version, Paused: t.Paused, Tightened: t.Tightened, Config: t.Config, Partitions: t.Partitions,
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Channels)) {
-		out.Channels = append(out.Channels, snapshotChannel(*t.Channels[name]))
+		out.Channels = append(out.Channels, *t.Channels[name])
 	}
 	return out
 }
@@ -312,14 +283,14 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 	}
 	t := &Topic{
 		Name: in.Name, Incarnation: in.Incarnation, Config: in.Config, Paused: in.Paused, Tightened: in.Tightened, Version: in.Version,
-		Partitions: make([]Partition, len(in.Partitions)),
+		Partitions: slices.Clone(in.Partitions),
 	}
-	for i := range in.Partitions {
-		p := Partition(in.Partitions[i])
-		if err := validISR(&p); err != nil {
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if err := validISR(p); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", i, err)
 		}
-		if err := validMove(&p); err != nil {
+		if err := validMove(p); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", i, err)
 		}
 		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas...), s.intern(p.ISR...), s.intern(p.Leader)[0]
@@ -330,13 +301,11 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 		for k := range p.Suspects {
 			p.Suspects[k].Node = s.intern(p.Suspects[k].Node)[0]
 		}
-		t.Partitions[i] = p
 	}
 	if len(in.Channels) > 0 {
 		t.Channels = make(map[string]*Channel, len(in.Channels))
 	}
-	for i := range in.Channels {
-		ch := Channel(in.Channels[i])
+	for i, ch := range in.Channels {
 		if err := validateChannel(t.Name, ch.Name); err != nil {
 			return nil, err
 		}

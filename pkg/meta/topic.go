@@ -72,30 +72,30 @@ type Topic struct {
 
 // Partition is the placement and leadership of one partition.
 type Partition struct {
-	Replicas []NodeID // assignment, preferred leader first
-	Leader   NodeID   // "" if offline
-	Epoch    seq.Epoch
-	ISR      []NodeID // empty: the last member returned with an empty disk, and only an operator can name a leader
-	Version  uint64   // increases with every change: the compare-and-swap token
-	Adding   []NodeID
-	Removing []NodeID
-	Before   []NodeID  // the replicas before the reassignment in progress, preferred leader first, restored by a cancel
-	Suspects []Suspect // in-sync replicas that may have lost acknowledged records
+	Replicas []NodeID  `json:"replicas"` // assignment, preferred leader first
+	Leader   NodeID    `json:"leader"`   // "" if offline
+	Epoch    seq.Epoch `json:"epoch"`
+	ISR      []NodeID  `json:"isr"`     // empty: the last member returned with an empty disk, and only an operator can name a leader
+	Version  uint64    `json:"version"` // increases with every change: the compare-and-swap token
+	Adding   []NodeID  `json:"adding,omitempty"`
+	Removing []NodeID  `json:"removing,omitempty"`
+	Before   []NodeID  `json:"before,omitempty"`   // the replicas before the reassignment in progress, preferred leader first, restored by a cancel
+	Suspects []Suspect `json:"suspects,omitempty"` // in-sync replicas that may have lost acknowledged records
 	// Unclean is the epoch of the last leader that an operator elected although it may lack
 	// acknowledged records; 0: none. That decision supersedes copies that differ from its log and
 	// have nothing of that epoch or later.
-	Unclean seq.Epoch
+	Unclean seq.Epoch `json:"unclean,omitempty"`
 }
 
 // Channel is a durable channel of a topic.
 type Channel struct {
-	Name      string
-	Order     policy.Order
-	Paused    bool
-	Skipped   bool
-	CreatedAt int64       // ns since 1970, by its creator's clock
-	Version   Incarnation // the Raft index of its creation: distinguishes it from an earlier one with the same name
-	First     bool        // the topic had no channel when it was created: it gets the backlog
-	Policy    policy.Policy
-	Filter    string // chooses the messages that it gets: see pkg/filter; "": all
+	Name      string        `json:"name"`
+	Order     policy.Order  `json:"order,omitempty"`
+	Paused    bool          `json:"paused,omitempty"`
+	Skipped   bool          `json:"skipped,omitempty"`
+	CreatedAt int64         `json:"created_at"`      // ns since 1970, by its creator's clock
+	Version   Incarnation   `json:"version"`         // the Raft index of its creation: distinguishes it from an earlier one with the same name
+	First     bool          `json:"first,omitempty"` // the topic had no channel when it was created: it gets the backlog
+	Policy    policy.Policy `json:"policy,omitzero"`
+	Filter    string        `json:"filter,omitempty"` // chooses the messages that it gets: see pkg/filter; "": all
 }
