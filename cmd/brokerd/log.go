@@ -33,14 +33,24 @@ func (p *program) logCommand() *cobra.Command {
 	return cmd
 }
 
-func outputFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the output format")
+// reporting gives a command a flag for the format of its output.
+func reporting(cmd *cobra.Command, run func(w io.Writer, args []string, output string) error) *cobra.Command {
+	output := cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the output format")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return finish(run(cmd.OutOrStdout(), args, *output)) }
+	return cmd
+}
+
+func checkOutput(output string) error {
+	if !slices.Contains(logOutputs(), output) {
+		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
+	}
+	return nil
 }
 
 // checkLog refuses directories that are not logs before anything is printed.
 func checkLog(dir, output string) error {
-	if !slices.Contains(logOutputs(), output) {
-		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
+	if err := checkOutput(output); err != nil {
+		return err
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,15 +72,13 @@ type dumpOptions struct {
 func (p *program) logDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dump DIR", Short: "Print every batch of a log", Args: cobra.ExactArgs(1)}
 	var o dumpOptions
-	output := outputFlag(cmd)
 	cmd.Flags().BoolVar(&o.records, "records", false, "print every record in hexadecimal")
 	cmd.Flags().Uint64Var(&o.from, "from", 0, "skip batches that end at or before this offset")
 	cmd.Flags().Uint64Var(&o.to, "to", uint64(seq.MaxOffset), "skip batches that start at or after this offset")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.output = *output
-		return finish(dumpLog(cmd.OutOrStdout(), args[0], o))
-	}
-	return cmd
+	return reporting(cmd, func(w io.Writer, args []string, output string) error {
+		o.output = output
+		return dumpLog(w, args[0], o)
+	})
 }
 
 // batchLine is a batch in the output of `log dump`.
@@ -188,65 +196,22 @@ func (p *batchPrinter) end() error {
 }
 
 func (p *program) logVerifyCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return reporting(&cobra.Command{
 		Use: "verify DIR...", Short: "Verify partition logs", Args: cobra.MinimumNArgs(1),
 		Long: "Verify every byte of partition logs. The exit code is 1 if durable data cannot\nbe read. A torn tail is not corruption: the next start truncates it.",
-	}
-	output := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return finish(verifyLogs(cmd.OutOrStdout(), args, *output))
-	}
-	return cmd
+	}, verifyLogs)
 }
 
 // verified is the JSON output of `log verify` for a log.
 type verified struct {
-	Directory      string        `json:"directory"`
-	OK             bool          `json:"ok"`
-	Start          seq.Offset    `json:"log_start"`
-	CommittedEnd   seq.Offset    `json:"committed_end"`
-	End            seq.Offset    `json:"log_end"`
-	Segments       int           `json:"segments"`
-	Batches        int64         `json:"batches"`
-	Records        int64         `json:"records"`
-	Bytes          int64         `json:"bytes"`
-	Epochs         []epochLine   `json:"epochs"`
-	Damaged        []problemLine `json:"damaged"`
-	Torn           []problemLine `json:"torn"`
-	CheckpointLost bool          `json:"checkpoint_lost"`
+	Directory string `json:"directory"`
+	OK        bool   `json:"ok"`
+	commitlog.Report
 }
 
-type epochLine struct {
-	Epoch seq.Epoch  `json:"epoch"`
-	Start seq.Offset `json:"start"`
-}
-
-// problemLine is a position in a segment file from which offsets are lost, or bytes are
-// incomplete.
-type problemLine struct {
-	Path     string     `json:"path"`
-	Position int64      `json:"position"`
-	From     seq.Offset `json:"from"`
-	Next     seq.Offset `json:"next,omitempty"`
-	Bytes    int64      `json:"bytes,omitempty"`
-}
-
-func verifiedOf(dir string, r *commitlog.Report) verified {
-	v := verified{
-		Directory: dir, OK: r.OK(), Start: r.Start, CommittedEnd: r.CommittedEnd, End: r.End, Segments: len(r.Segments),
-		Batches: r.Batches, Records: r.Records, Bytes: r.Bytes, CheckpointLost: r.CheckpointLost,
-		Epochs: []epochLine{}, Damaged: []problemLine{}, Torn: []problemLine{},
-	}
-	for _, e := range r.Epochs {
-		v.Epochs = append(v.Epochs, epochLine{e.Epoch, e.Start})
-	}
-	for _, d := range r.Damaged {
-		v.Damaged = append(v.Damaged, problemLine{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
-	}
-	for _, c := range r.Torn {
-		v.Torn = append(v.Torn, problemLine{Path: c.Path, Position: c.Position, From: c.From, Bytes: c.Bytes})
-	}
-	return v
+func verifiedOf(dir string, r commitlog.Report) verified {
+	r.Epochs, r.Damaged, r.Torn = append([]commitlog.EpochStart{}, r.Epochs...), append([]commitlog.Damage{}, r.Damaged...), append([]commitlog.Cut{}, r.Torn...) // not null
+	return verified{dir, r.OK(), r}
 }
 
 func verifyLogs(w io.Writer, dirs []string, output string) error {
@@ -259,7 +224,7 @@ func verifyLogs(w io.Writer, dirs []string, output string) error {
 		if err != nil {
 			return fmt.Errorf("verify %s: %w", dir, err)
 		}
-		all = append(all, verifiedOf(dir, &report))
+		all = append(all, verifiedOf(dir, report))
 	}
 	if err := printVerified(w, all, output); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -27,23 +26,11 @@ func (p *program) positionsCommand() *cobra.Command {
 	return cmd
 }
 
-func checkOutput(output string) error {
-	if !slices.Contains(logOutputs(), output) {
-		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
-	}
-	return nil
-}
-
 func (p *program) positionsDumpCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return reporting(&cobra.Command{
 		Use: "dump DIR", Short: "Print the position of every channel", Args: cobra.ExactArgs(1),
 		Long: "Print the position of every channel as the node would load it at startup.\nNothing is changed.",
-	}
-	output := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return finish(dumpPositions(cmd.OutOrStdout(), args[0], *output))
-	}
-	return cmd
+	}, func(w io.Writer, args []string, output string) error { return dumpPositions(w, args[0], output) })
 }
 
 // channelLine is a channel in the output of `positions dump`.
@@ -112,15 +99,10 @@ func dumpPositions(w io.Writer, dir, output string) error {
 }
 
 func (p *program) positionsVerifyCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return reporting(&cobra.Command{
 		Use: "verify DIR...", Short: "Verify channel positions", Args: cobra.MinimumNArgs(1),
 		Long: "Verify every byte of channel positions. The exit code is 1 if durable data\ncannot be read. A torn write is not corruption: the previous version is used.",
-	}
-	output := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return finish(verifyPositions(cmd.OutOrStdout(), args, *output))
-	}
-	return cmd
+	}, verifyPositions)
 }
 
 // verifiedPositions is the JSON output of `positions verify` for a directory.

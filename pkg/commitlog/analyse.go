@@ -66,10 +66,10 @@ const shortSegment = scanBytes
 
 // Cut is a torn tail: bytes after the last intact batch that were never acknowledged as durable.
 type Cut struct {
-	Path     string
-	Position int64      // where in the file
-	Bytes    int64      // to the end of the file, preallocated space included
-	From     seq.Offset // the offset at which the log ends there
+	Path     string     `json:"path"`
+	Position int64      `json:"position"` // where in the file
+	Bytes    int64      `json:"bytes"`    // to the end of the file, preallocated space included
+	From     seq.Offset `json:"from"`     // the offset at which the log ends there
 }
 
 // run analyses the directory. A missing directory is an empty log.

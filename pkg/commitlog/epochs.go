@@ -8,8 +8,8 @@ import (
 
 // EpochStart is the start of an epoch in the log.
 type EpochStart struct {
-	Epoch seq.Epoch
-	Start seq.Offset // of the first batch of that epoch
+	Epoch seq.Epoch  `json:"epoch"`
+	Start seq.Offset `json:"start"` // of the first batch of that epoch
 }
 
 // addEpoch adds the epoch of a batch to the history, if it is new.

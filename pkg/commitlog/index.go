@@ -48,10 +48,10 @@ type indexEntry struct {
 
 // Damage is a range of a log that cannot be read.
 type Damage struct {
-	Path     string     // the segment file
-	Position int64      // in the file, where the damage begins
-	From     seq.Offset // the first lost offset
-	Next     seq.Offset // where intact data resumes
+	Path     string     `json:"path"`     // the segment file
+	Position int64      `json:"position"` // in the file, where the damage begins
+	From     seq.Offset `json:"from"`     // the first lost offset
+	Next     seq.Offset `json:"next"`     // where intact data resumes
 }
 
 func (d Damage) err() error {

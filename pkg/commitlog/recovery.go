@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
-	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -128,27 +127,17 @@ func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
 
 // Report is the result of Verify.
 type Report struct {
-	Start, End   seq.Offset
-	CommittedEnd seq.Offset // the highest recorded one
-	Segments     []SegmentReport
-	Batches      int64
-	Records      int64
-	Bytes        int64 // of the batches
-	Epochs       []EpochStart
-	Damaged      []Damage
-	Torn         []Cut // what Open would truncate
-	// CheckpointLost reports that the checkpoint is damaged.
-	CheckpointLost bool
-}
-
-// SegmentReport is the result of Verify for one segment file.
-type SegmentReport struct {
-	Path    string
-	Base    seq.Offset
-	End     seq.Offset
-	Bytes   int64 // of batches
-	File    int64 // size of the file, preallocated space included
-	Indexed bool  // it has an intact index
+	Start          seq.Offset   `json:"log_start"`
+	CommittedEnd   seq.Offset   `json:"committed_end"` // the highest recorded one
+	End            seq.Offset   `json:"log_end"`
+	Segments       int          `json:"segments"`
+	Batches        int64        `json:"batches"`
+	Records        int64        `json:"records"`
+	Bytes          int64        `json:"bytes"` // of the batches
+	Epochs         []EpochStart `json:"epochs"`
+	Damaged        []Damage     `json:"damaged"`
+	Torn           []Cut        `json:"torn"`            // what Open would truncate
+	CheckpointLost bool         `json:"checkpoint_lost"` // it is damaged
 }
 
 // OK reports whether everything that was ever durable can be read.
@@ -170,13 +159,7 @@ func Verify(fsys vfs.FS, dir string) (Report, error) {
 		return r, err
 	}
 	found := a.report()
-	r.Start, r.End, r.CommittedEnd = a.start, a.end, a.committedEnd()
+	r.Start, r.End, r.CommittedEnd, r.Segments = a.start, a.end, a.committedEnd(), len(a.segments)
 	r.Damaged, r.Torn, r.CheckpointLost = found.Damaged, found.Cut, found.CheckpointLost
-	for _, f := range a.segments {
-		_, indexed := loadTrusted(fsys, f.path, f.base, f.fileSize)
-		r.Segments = append(r.Segments, SegmentReport{
-			Path: f.path, Base: f.base, End: f.end, Bytes: f.size - segmenthead.Bytes, File: f.fileSize, Indexed: indexed,
-		})
-	}
 	return r, nil
 }
