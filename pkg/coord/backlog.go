@@ -34,7 +34,7 @@ func (b *backlog) makeRoom(o *termOptions, forming *group, size int, waited bool
 		}
 		held += forming.taken
 	}
-	if b.bytes >= o.MaxUncommitted {
+	if b.bytes >= MaxUncommitted {
 		return false, nil
 	}
 	if o.Budget.reserve(held, size) {

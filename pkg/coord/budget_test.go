@@ -77,7 +77,7 @@ func TestWithoutABudgetEachPartitionHoldsItsMaximum(t *testing.T) {
 			go flood(term, 1<<20)
 		}
 		time.Sleep(time.Second)
-		if used, _, _ := budget.Usage(); used < 2*coord.DefaultMaxUncommitted {
+		if used, _, _ := budget.Usage(); used < 2*coord.MaxUncommitted {
 			t.Errorf("two partitions hold %d bytes", used)
 		}
 		for _, c := range all {

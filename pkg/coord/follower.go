@@ -31,9 +31,9 @@ type followerState struct {
 	markAt      time.Time            // when the log's end was reached
 	rate        rate
 	moved       time.Time // when it last received something, or lacked nothing
-	stalled     bool      // termOptions.Stalled was called
+	stalled     bool      // ReplicaOptions.Stalled was called
 	drag        drag
-	slowTold    bool // termOptions.Slow was called
+	slowTold    bool // ReplicaOptions.Slow was called
 }
 
 // newFollower returns an unconnected follower of a term.
@@ -64,7 +64,7 @@ func (f *followerState) stalls(now time.Time, end seq.Offset, shares uint64) boo
 }
 
 // setStalled records whether the follower makes no progress, and reports a change: see
-// termOptions.Stalled.
+// ReplicaOptions.Stalled.
 func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
 	if stalled == f.stalled {
 		return
@@ -79,7 +79,7 @@ func (f *followerState) setStalled(stalled bool, tell func(meta.NodeID, time.Tim
 	}
 }
 
-// setSlow reports a change of whether the follower delays all others: see termOptions.Slow.
+// setSlow reports a change of whether the follower delays all others: see ReplicaOptions.Slow.
 func (f *followerState) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
 	if f.drag.slow == f.slowTold {
 		return

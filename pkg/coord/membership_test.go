@@ -66,7 +66,7 @@ func leadSilently(t *testing.T, n int, v View, propose func(*Term, ISRChange)) (
 	t.Helper()
 	l := inherited(t, n)
 	term, err := lead(termOptions{
-		Log: l, Self: "n1", View: v, Peers: silent{}, ProposeISR: propose, Committed: func(commitlog.Batch) {},
+		ReplicaOptions: ReplicaOptions{Self: "n1", Peers: silent{}, ProposeISR: propose}, Log: l, View: v, Committed: func(commitlog.Batch) {},
 	})
 	if err != nil {
 		t.Fatal(err)

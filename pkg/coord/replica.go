@@ -37,21 +37,33 @@ type ReplicaOptions struct {
 	// Spoiled, if set, is called each time damage of the log is found, and with nil when
 	// Refusing becomes true. It must not block.
 	Spoiled func(error)
-	// ProposeISR, Yield, Superseded, Stalled and Stirred: see termOptions.
+	// ProposeISR requests a change of the in-sync set. It must not block; the outcome is passed to
+	// ISRProposed. nil: the set does not change.
 	ProposeISR func(*Term, ISRChange)
-	Yield      func(*Term, Yield)
+	// Yield, if set, requests another replica to lead that holds records missing here. The term
+	// has ended then. It is called once for a term and must not block.
+	Yield func(*Term, Yield)
+	// Superseded, if set, is called once for a term when another replica knows a newer epoch, which
+	// ends the term.
 	Superseded func(seq.Epoch)
-	Stalled    func(follower meta.NodeID, since time.Time, why string)
-	Slow       func(follower meta.NodeID, since time.Time)
-	Stirred    func(*Term)
-	Budget     *Budget              // shared by the node; nil: no limit
-	Credits    *Credits             // shared by the node; nil: each follower of each partition has its own credit
-	CatchUp    *replication.CatchUp // shared by the node; nil: no limit
-	Stored     func(time.Duration)  // see termOptions
-	Sizes      limit.Sizes          // of entries, groups and puts; zero: limit.Default
-	// ReplicaLag and PublishTimeout: see termOptions.
-	ReplicaLag     time.Duration
-	PublishTimeout time.Duration
+	// Stalled is called when a follower has lacked something and received nothing for StallAfter,
+	// with the time since when and a reason for people. It is called with the zero time when that
+	// is over, the node no longer follows, or the term ends. It is called with a lock held and must
+	// not block. May be nil.
+	Stalled func(follower meta.NodeID, since time.Time, why string)
+	// Slow, if set, is called when a follower has delayed all others for ReplicaLag, and with
+	// the zero time when it no longer does. It must not block.
+	Slow func(follower meta.NodeID, since time.Time)
+	// Stirred, if set, is called without a lock when an Idle term becomes active. It must not
+	// block.
+	Stirred        func(*Term)
+	Budget         *Budget              // of uncommitted bytes, shared by the node; nil: no limit
+	Credits        *Credits             // of unanswered bytes, shared by the node; nil: each follower of each partition has its own
+	CatchUp        *replication.CatchUp // shared by the node; nil: no limit
+	Stored         func(time.Duration)  // receives how long a follower took to confirm that it has stored a request; may be nil
+	Sizes          limit.Sizes          // of entries, groups and puts; zero: limit.Default
+	ReplicaLag     time.Duration        // after which a follower that lags leaves; 0: DefaultReplicaLag
+	PublishTimeout time.Duration        // after which an entry's outcome counts as unknown; 0: DefaultPublishTimeout
 }
 
 // Replica is one node's replica of a partition: the log, and its role: it leads, follows, or rests.
@@ -155,11 +167,8 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	r.follower.Yield(v.Epoch)
 	r.refusing.Store(false)
 	t, err := lead(termOptions{
-		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
-		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, CatchUp: r.o.CatchUp, Stored: r.o.Stored, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
-		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()), Yield: r.o.Yield, Unreadable: r.Spoil,
-		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded,
-		Stalled: r.o.Stalled, Slow: r.o.Slow, Stirred: r.o.Stirred,
+		ReplicaOptions: r.o, Log: r.log, View: v, Ages: r.ages, Committed: committed, Unreadable: r.Spoil,
+		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()),
 	})
 	if err != nil {
 		return err

@@ -26,14 +26,7 @@ func newJournaledRig(t *testing.T, inner vfs.FS) (*rig, *redo.FS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.replica, err = OpenReplica(ReplicaOptions{
-		FS: journal, Dir: "p", Self: "n1", Log: commitlog.Options{FillBytes: -1}, Now: time.Now,
-		Failed: func(err error) { r.failed <- err },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.lead(1, meta.SyncAlways())
+	r.open(journal, meta.SyncAlways())
 	for range 3 { // a new file's first sync is direct, and the second has the journal made
 		if err := <-r.put(); err != nil {
 			t.Fatal(err)
@@ -218,15 +211,7 @@ func TestEveryEntryCompletesOnceInOrderInRounds(t *testing.T) {
 			var journal *redo.FS
 			synctest.Test(t, func(t *testing.T) {
 				r, journal = newJournaledRig(t, vfs.NewMem())
-				if kind := []vfs.OpKind{"", vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != "" {
-					after := r.fs.Count() + rnd.Int64N(60)
-					r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
-						if op.Kind == kind && i >= after {
-							return vfstest.Fault{Err: syscall.EIO}
-						}
-						return vfstest.Fault{}
-					})
-				}
+				r.breakLater(rnd)
 				settleRandomly(t, r, rnd, 3)
 				_ = r.replica.Close() // fails if the log did
 				_ = journal.Close()   // likewise

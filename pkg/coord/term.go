@@ -12,50 +12,33 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/limit"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Defaults of termOptions.
+// Defaults of ReplicaOptions.
 const (
-	DefaultMaxUncommitted = 64 << 20
 	DefaultReplicaLag     = 2 * time.Second
 	DefaultPublishTimeout = 5 * time.Second
 )
 
+// MaxUncommitted limits the bytes that a term has appended and not committed.
+const MaxUncommitted = 64 << 20
+
 // StallAfter is how long a follower that lacks something may receive nothing before
-// termOptions.Stalled is called.
+// ReplicaOptions.Stalled is called.
 const StallAfter = 4 * time.Second
 
-// termOptions describe a term.
+// termOptions describe a term of a replica.
 type termOptions struct {
-	Log            *commitlog.Log
-	Partition      replication.Partition
-	Self           meta.NodeID
-	View           View
-	Peers          Peers                // nil: this node is alone
-	Sizes          limit.Sizes          // of entries, groups and puts; zero: limit.Default
-	MaxUncommitted int                  // bytes appended and not committed; 0: DefaultMaxUncommitted
-	Budget         *Budget              // of uncommitted bytes of all terms of the node; nil: no limit
-	Credits        *Credits             // of unanswered bytes of all terms of the node; nil: each follower has its own credit
-	CatchUp        *replication.CatchUp // of all terms of the node; nil: no limit
-	Stored         func(time.Duration)  // receives how long a follower took to confirm that it has stored a request; may be nil
-	ReplicaLag     time.Duration        // after which a follower that lags leaves; 0: DefaultReplicaLag
-	PublishTimeout time.Duration        // after which an entry's outcome counts as unknown; 0: DefaultPublishTimeout
-	Now            func() time.Time     // measures lag and waiting
-	Ages           *age.Clock           // stamps batches; nil: the term has its own
+	ReplicaOptions
+	Log  *commitlog.Log // the replica's
+	View View
+	Ages *age.Clock // stamps batches; nil: the term has its own
 
 	// Committed is called with each batch once it is committed, in order, by one goroutine at a
 	// time, before its entries are completed. It must not block. A zero Batch means that
 	// entries inherited from an earlier term are committed.
 	Committed func(commitlog.Batch)
-	// Failed, if set, is called once when the log fails, which ends the term, also while it is
-	// being stopped.
-	Failed func(error)
-	// ProposeISR requests a change of the in-sync set. It must not block; the outcome is passed to
-	// ISRProposed. nil: the set does not change.
-	ProposeISR func(*Term, ISRChange)
 	// Unverified means that the log was opened from disk, and has not been confirmed by the in-sync
 	// replicas in a term since: it may be an older state of the disk. A comparison with an earlier
 	// leader does not confirm it, because that leader may have held more; but if one in-sync
@@ -63,31 +46,13 @@ type termOptions struct {
 	// in-sync replica that holds more, committed or not, instead of truncating it, and appends and
 	// admits nothing before.
 	Unverified bool
-	// Yield, if set, requests another replica to lead that holds records missing here. The term
-	// has ended then. It is called once and must not block.
-	Yield func(*Term, Yield)
 	// Unreadable, if set, is called without a lock each time the log is found damaged where a
 	// follower needs it. It must not block.
 	Unreadable func(error)
-	// Superseded, if set, is called once when another replica knows a newer epoch, which ends
-	// the term.
-	Superseded func(seq.Epoch)
-	// Stalled is called when a follower has lacked something and received nothing for StallAfter,
-	// with the time since when and a reason for people. It is called with the zero time when that
-	// is over, the node no longer follows, or the term ends. It is called with a lock held and must
-	// not block. May be nil.
-	Stalled func(follower meta.NodeID, since time.Time, why string)
-	// Slow, if set, is called when a follower has delayed all others for ReplicaLag, and with
-	// the zero time when it no longer does. It must not block.
-	Slow func(follower meta.NodeID, since time.Time)
-	// Stirred, if set, is called without a lock when an Idle term becomes active. It must not
-	// block.
-	Stirred func(*Term)
 }
 
 func (o termOptions) withDefaults() termOptions {
 	o.Sizes = o.Sizes.OrDefault()
-	o.MaxUncommitted = cmp.Or(o.MaxUncommitted, DefaultMaxUncommitted)
 	o.ReplicaLag = cmp.Or(o.ReplicaLag, DefaultReplicaLag)
 	o.PublishTimeout = cmp.Or(o.PublishTimeout, DefaultPublishTimeout)
 	if o.Now == nil {

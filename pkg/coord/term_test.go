@@ -51,16 +51,37 @@ type rig struct {
 func newRig(t *testing.T, inner vfs.FS, sync meta.SyncPolicy) *rig {
 	t.Helper()
 	r := &rig{t: t, fs: vfstest.NewFaulty(inner), failed: make(chan error, 8)}
+	r.open(r.fs, sync)
+	return r
+}
+
+// open opens the replica on a disk and leads.
+func (r *rig) open(disk vfs.FS, sync meta.SyncPolicy) {
+	r.t.Helper()
 	var err error
 	r.replica, err = OpenReplica(ReplicaOptions{
-		FS: r.fs, Dir: "p", Self: "n1", Log: commitlog.Options{FillBytes: -1}, Now: time.Now,
+		FS: disk, Dir: "p", Self: "n1", Log: commitlog.Options{FillBytes: -1}, Now: time.Now,
 		Failed: func(err error) { r.failed <- err },
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.lead(1, sync)
-	return r
+}
+
+// breakLater fails writes, syncs or nothing from a random operation on.
+func (r *rig) breakLater(rnd *rand.Rand) {
+	kind := []vfs.OpKind{"", vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]
+	if kind == "" {
+		return
+	}
+	after := r.fs.Count() + rnd.Int64N(60)
+	r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == kind && i >= after {
+			return vfstest.Fault{Err: syscall.EIO}
+		}
+		return vfstest.Fault{}
+	})
 }
 
 func (r *rig) lead(e seq.Epoch, sync meta.SyncPolicy) {
@@ -107,15 +128,7 @@ func TestEveryEntryCompletesOnceInOrder(t *testing.T) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			r := newRig(t, vfs.NewMem(), policies[seed%3])
-			if kind := []vfs.OpKind{"", vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != "" {
-				after := r.fs.Count() + rnd.Int64N(60)
-				r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
-					if op.Kind == kind && i >= after {
-						return vfstest.Fault{Err: syscall.EIO}
-					}
-					return vfstest.Fault{}
-				})
-			}
+			r.breakLater(rnd)
 			settleRandomly(t, r, rnd, 0)
 			_ = r.replica.Close() // fails if the log did
 		})

@@ -151,7 +151,7 @@ func Expire(t *Term, now time.Time) {
 }
 
 // Idle reports that the last Tick found nothing to do, and nothing has happened since that would
-// require another: termOptions.Stirred signals the end of that.
+// require another: ReplicaOptions.Stirred signals the end of that.
 func (t *Term) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
