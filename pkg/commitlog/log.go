@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/brokerd/brokerd/internal/turn"
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
@@ -57,25 +56,18 @@ type Log struct {
 	closed  bool
 }
 
-type counters struct {
-	appends, records, bytes, syncs atomic.Int64
-	syncTime                       atomic.Int64
-}
+type counters struct{ appends, records, bytes, syncs atomic.Int64 }
 
 // Stats is a log's state and its counters since it was opened.
 type Stats struct {
 	Segments      int
 	Bytes         int64 // of batches between start and end
-	Start         seq.Offset
 	End           seq.Offset
 	DurableEnd    seq.Offset
-	CommittedEnd  seq.Offset
 	Appends       int64 // batches
 	Records       int64 // in them
 	AppendedBytes int64
 	Syncs         int64
-	SyncTime      time.Duration // of all syncs together
-	Failed        bool
 }
 
 // Open opens the log in a directory and recovers it after a crash. For a new log it creates
@@ -218,10 +210,9 @@ func (l *Log) EndPosition() int64 { return l.endPos.Load() }
 func (l *Log) Stats() Stats {
 	return Stats{
 		Segments: len(l.view()), Bytes: l.Bytes(),
-		Start: l.Start(), End: l.End(), DurableEnd: l.DurableEnd(), CommittedEnd: l.CommittedEnd(),
+		End: l.End(), DurableEnd: l.DurableEnd(),
 		Appends: l.counts.appends.Load(), Records: l.counts.records.Load(), AppendedBytes: l.counts.bytes.Load(),
-		Syncs: l.counts.syncs.Load(), SyncTime: time.Duration(l.counts.syncTime.Load()),
-		Failed: l.failure.Load() != nil,
+		Syncs: l.counts.syncs.Load(),
 	}
 }
 

@@ -236,7 +236,6 @@ func timedSync(l *Log, f vfs.File) error {
 
 func noteSync(l *Log, took time.Duration) {
 	l.counts.syncs.Add(1)
-	l.counts.syncTime.Add(int64(took))
 	if l.opts.OnSync != nil {
 		l.opts.OnSync(took)
 	}

@@ -66,7 +66,6 @@ type SurvivorPartition struct {
 	Incarnation Incarnation
 	Partition   int
 	Holds       Holding
-	Replicas    []NodeID // before the recovery; shared, not to be changed
 	ISR         []NodeID // likewise
 	Leader      NodeID   // likewise
 	MinISR      int      // of the topic: with fewer in-sync replicas it accepts no publishes
@@ -81,7 +80,7 @@ func SurvivorPartitions(s *State, survivor NodeID) []SurvivorPartition {
 			p := &t.Partitions[i]
 			out = append(out, SurvivorPartition{
 				Topic: t.Name, Incarnation: t.Incarnation, Partition: i, Holds: p.heldBy(survivor),
-				Replicas: p.Replicas, ISR: p.ISR, Leader: p.Leader, MinISR: t.Config.MinISR,
+				ISR: p.ISR, Leader: p.Leader, MinISR: t.Config.MinISR,
 			})
 		}
 	}

@@ -179,7 +179,6 @@ func (l *link) handle(fr frame) error {
 		if !ok {
 			return fmt.Errorf("%w: response %d without a call", errFrame, fr.correlation)
 		}
-		l.count.answers.Add(1)
 		b := fr.payload
 		if fr.flags&flagError != 0 {
 			done(nil, &RemoteError{Code: binary.LittleEndian.Uint16(b), Text: string(b[2:])})

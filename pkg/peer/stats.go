@@ -11,11 +11,11 @@ import (
 // counters count the traffic with one node in one class and direction. They
 // outlive connections.
 type counters struct {
-	sent, received         atomic.Uint64 // bytes
-	calls, answers, failed atomic.Uint64
-	connects               atomic.Uint64
-	up                     atomic.Int64 // connections
-	roundTrip              atomic.Int64 // ns
+	sent, received atomic.Uint64 // bytes
+	calls, failed  atomic.Uint64
+	connects       atomic.Uint64
+	up             atomic.Int64 // connections
+	roundTrip      atomic.Int64 // ns
 }
 
 // Stats is the traffic with one node in one class and direction since the
@@ -28,7 +28,6 @@ type Stats struct {
 	Sent      uint64
 	Received  uint64 // bytes, with headers
 	Calls     uint64 // dialed, or accepted if Inbound
-	Answers   uint64 // calls that were answered; not counted when Inbound
 	Failed    uint64 // calls that were not sent or whose connection broke
 	Connects  uint64 // sessions so far: one more than reconnects
 	RoundTrip time.Duration
@@ -68,7 +67,7 @@ func (l *ledger) snapshot() []Stats {
 			Node: k.node, Class: k.class, Inbound: k.inbound,
 			Connected: int(c.up.Load()),
 			Sent:      c.sent.Load(), Received: c.received.Load(),
-			Calls: c.calls.Load(), Answers: c.answers.Load(), Failed: c.failed.Load(),
+			Calls: c.calls.Load(), Failed: c.failed.Load(),
 			Connects:  c.connects.Load(),
 			RoundTrip: time.Duration(c.roundTrip.Load()),
 		})

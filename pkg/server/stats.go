@@ -45,7 +45,6 @@ type Stats struct {
 	Commands                     [nsq.VerbCount]uint64
 	Errors                       [failure.WireCount]uint64 // error frames by code
 	BytesIn, BytesOut            uint64                    // on the socket: compressed, encrypted
-	Messages                     uint64                    // sent to consumers
 	AuthFailures                 uint64
 }
 
@@ -56,14 +55,14 @@ type counters struct {
 	commands                     [nsq.VerbCount]atomic.Uint64
 	errors                       [failure.WireCount]atomic.Uint64
 	bytesIn, bytesOut            atomic.Uint64
-	messages, authFailures       atomic.Uint64
+	authFailures                 atomic.Uint64
 }
 
 func (c *counters) stats() Stats {
 	s := Stats{
 		Open: c.open.Load(), OpenTLS: c.openTLS.Load(), OpenConsumers: c.openConsumers.Load(),
 		Connections: c.connections.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
-		Messages: c.messages.Load(), AuthFailures: c.authFailures.Load(),
+		AuthFailures: c.authFailures.Load(),
 	}
 	for i := range s.Ended {
 		s.Ended[i] = c.ended[i].Load()

@@ -273,7 +273,6 @@ func (w *writer) deliver(now time.Time) int {
 	n, err := w.sub.Take(now, most, w.emitter)
 	if got := int(w.emitted - seen); got > 0 {
 		w.average = max((3*w.average+(len(w.buf)-before)/got)/4, 1)
-		w.link.srv.counters.messages.Add(uint64(got))
 	}
 	if err != nil && !errors.Is(err, errFull) && !errors.Is(err, errPoor) {
 		w.dry = true

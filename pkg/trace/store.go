@@ -82,7 +82,6 @@ type Stats struct {
 	Lost     uint64 // frames that could not be stored
 	Bytes    int64  // on disk
 	Segments int
-	Damaged  uint64 // corrupt bytes found by queries
 }
 
 // segment is a file.
@@ -93,12 +92,11 @@ type segment struct {
 
 // Store stores the events of a node. Its methods are safe for concurrent use.
 type Store struct {
-	o       Options
-	wake    chan struct{} // signals that data must be written at once
-	events  atomic.Uint64
-	lost    atomic.Uint64
-	damaged atomic.Uint64
-	asking  sync.Mutex // held during a query
+	o      Options
+	wake   chan struct{} // signals that data must be written at once
+	events atomic.Uint64
+	lost   atomic.Uint64
+	asking sync.Mutex // held during a query
 
 	mu       sync.Mutex // guards the fields below
 	active   frame
@@ -338,7 +336,7 @@ func (s *Store) Stats() Stats {
 	if s == nil {
 		return Stats{}
 	}
-	out := Stats{Events: s.events.Load(), Lost: s.lost.Load(), Damaged: s.damaged.Load()}
+	out := Stats{Events: s.events.Load(), Lost: s.lost.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Segments = len(s.segments)
@@ -369,7 +367,6 @@ func (s *Store) each(f func(*Event)) {
 			continue
 		}
 		if n := scan(data, f); n > 0 {
-			s.damaged.Add(uint64(n)) //nolint:gosec // not negative
 			s.o.Failed(fmt.Errorf("%s: %d bytes of trace events lost: %w", nameOf(x.number), n, errDamaged))
 		}
 	}

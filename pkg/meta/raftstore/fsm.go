@@ -171,27 +171,21 @@ func (image) Release() {}
 
 // timing counts how often something was done and how long it took.
 type timing struct {
-	count      atomic.Uint64
-	total, max atomic.Int64 // ns
+	count atomic.Uint64
+	total atomic.Int64 // ns
 }
 
 func (t *timing) add(d time.Duration) {
 	t.count.Add(1)
 	t.total.Add(int64(d))
-	for {
-		top := t.max.Load()
-		if int64(d) <= top || t.max.CompareAndSwap(top, int64(d)) {
-			return
-		}
-	}
 }
 
 func (t *timing) stats() Timing {
-	return Timing{Count: t.count.Load(), Total: time.Duration(t.total.Load()), Max: time.Duration(t.max.Load())}
+	return Timing{Count: t.count.Load(), Total: time.Duration(t.total.Load())}
 }
 
-// Timing counts how often something was done, with its total and maximum duration.
+// Timing counts how often something was done, with its total duration.
 type Timing struct {
-	Count      uint64
-	Total, Max time.Duration
+	Count uint64
+	Total time.Duration
 }

@@ -16,7 +16,6 @@ const StallLimit = 5 * time.Second
 
 // Stats describe the metadata on this node.
 type Stats struct {
-	Leader        meta.NodeID // "" if none is known
 	IsLeader      bool
 	Term          uint64
 	LastIndex     uint64 // of the log
@@ -40,8 +39,7 @@ type Stats struct {
 	// Stalled is how long a write has been in progress. Beyond StallLimit the disk counts as
 	// failed, although it has not reported an error.
 	Stalled  time.Duration
-	DiskFull bool  // most commands are refused until there is space
-	Err      error // why the store failed; nil: it did not
+	DiskFull bool // most commands are refused until there is space
 }
 
 // Writing returns since when the oldest unfinished write to the disk has been in progress. Unlike
@@ -51,14 +49,13 @@ func (s *Store) Writing() (since time.Time, ok bool) { return s.guard.oldest() }
 // Stats returns the store's statistics. It does not wait for the log's disk.
 func (s *Store) Stats() Stats {
 	now := time.Now()
-	leader, _ := s.Leader()
 	out := Stats{
-		Leader: leader, IsLeader: s.IsLeader(),
-		Term: s.raft.CurrentTerm(), LastIndex: s.raft.LastIndex(),
+		IsLeader: s.IsLeader(),
+		Term:     s.raft.CurrentTerm(), LastIndex: s.raft.LastIndex(),
 		CommitIndex: s.raft.CommitIndex(), AppliedIndex: s.raft.AppliedIndex(),
 		Applies: s.machine.applied.stats(), Writes: s.guard.writes.stats(),
 		LeaderChanges: s.changes.Load(), Elections: s.elections.Load(), Late: s.late.usual(now),
-		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(), Err: s.Err(),
+		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(),
 	}
 	out.SnapshotIndex, _ = strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)
 	if at := s.raft.LastContact(); !out.IsLeader {
