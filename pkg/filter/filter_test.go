@@ -161,7 +161,7 @@ func TestSelectionEvaluatesEachTimeAndCounts(t *testing.T) {
 	if choose(Message{Attempts: 3, Header: []byte(`{"n":0}`)}) || !choose(Message{Attempts: 2, Header: []byte(`{"n":0}`)}) || choose(Message{Attempts: 1}) {
 		t.Error("a filter that looks at attempts is not asked each time")
 	}
-	if got := s.Counts(); got != (Counts{Left: 4, Failed: 1}) || got.Plus(got) != (Counts{8, 2}) {
+	if got := s.Counts(); got != (Counts{Left: 4, Failed: 1}) {
 		t.Errorf("%+v", got)
 	}
 	s.Set("nonsense(")

@@ -76,6 +76,3 @@ type Counts struct {
 
 // Counts returns the counters.
 func (s *Selection) Counts() Counts { return Counts{s.left.Load(), s.failed.Load()} }
-
-// Plus returns the sums of two.
-func (c Counts) Plus(d Counts) Counts { return Counts{c.Left + d.Left, c.Failed + d.Failed} }

@@ -70,7 +70,7 @@ func TestExtendedMessagesReadBack(t *testing.T) {
 		if !form.Details {
 			expected.Position, expected.RawSize = 0, 0
 		}
-		kind, data, err := ReadFrame(bytes.NewReader(frame), 1000)
+		kind, data, err := NewFrameReader(bytes.NewReader(frame), 1000).Next()
 		if err != nil || kind != FrameMessage {
 			t.Fatal(kind, err)
 		}

@@ -125,11 +125,6 @@ func (f *FrameReader) read(n int) ([]byte, error) {
 	return f.buf[:n], nil
 }
 
-// ReadFrame reads a single frame. The caller owns its data.
-func ReadFrame(r io.Reader, maxData int) (FrameType, []byte, error) {
-	return NewFrameReader(r, maxData).Next()
-}
-
 // Message is the content of a message frame.
 type Message struct {
 	Timestamp int64 // of publishing, ns since 1970

@@ -38,7 +38,7 @@ func TestFramesGolden(t *testing.T) {
 
 func TestMessageFrameReadsBack(t *testing.T) {
 	raw := AppendMessage(nil, -5, 4000, 0x0fffffffffffffff, []byte("b"))
-	kind, data, err := ReadFrame(bytes.NewReader(raw), 100)
+	kind, data, err := NewFrameReader(bytes.NewReader(raw), 100).Next()
 	if err != nil || kind != FrameMessage {
 		t.Fatal(kind, err)
 	}
@@ -51,7 +51,7 @@ func TestMessageFrameReadsBack(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"\x00\x00\x00\x03\x00\x00\x00\x00", "\xff\xff\xff\xff\x00\x00\x00\x00", "\x00\x00\x00\x69\x00\x00\x00\x00"} {
-		if _, _, err := ReadFrame(strings.NewReader(bad), 100); !errors.Is(err, ErrFrameSize) {
+		if _, _, err := NewFrameReader(strings.NewReader(bad), 100).Next(); !errors.Is(err, ErrFrameSize) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -80,7 +80,7 @@ func TestAuthExchanges(t *testing.T) {
 	}
 	w := h.dial(t)
 	w.send("IDENTIFY\n" + sized(`{"feature_negotiation":true}`))
-	if _, data, err := nsq.ReadFrame(w, 1<<10); err != nil || !strings.Contains(string(data), `"auth_required":true`) {
+	if _, data, err := nsq.NewFrameReader(w, 1<<10).Next(); err != nil || !strings.Contains(string(data), `"auth_required":true`) {
 		t.Errorf("%s, %v", data, err)
 	}
 }

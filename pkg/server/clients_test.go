@@ -126,7 +126,7 @@ func (w *wire) upgradeTLS(config *tls.Config) (*wire, error) {
 		return nil, err
 	}
 	// With TLS 1.3 a refused client certificate shows at the first read.
-	kind, data, err := nsq.ReadFrame(secure, 100)
+	kind, data, err := nsq.NewFrameReader(secure, 100).Next()
 	if err == nil && (kind != nsq.FrameResponse || string(data) != nsq.OK) {
 		err = fmt.Errorf("frame %d %q", kind, data)
 	}
@@ -221,7 +221,7 @@ func (c *joinedConn) Write(p []byte) (int, error) {
 func (c *joinedConn) Read(p []byte) (int, error) {
 	if !c.answered {
 		c.answered = true
-		if _, _, err := nsq.ReadFrame(c.Conn, 1<<10); err != nil {
+		if _, _, err := nsq.NewFrameReader(c.Conn, 1<<10).Next(); err != nil {
 			return 0, err
 		}
 	}

@@ -94,7 +94,7 @@ func (w *wire) send(text string) {
 func (w *wire) frame() string {
 	w.t.Helper()
 	for {
-		kind, data, err := nsq.ReadFrame(w, 64<<20)
+		kind, data, err := nsq.NewFrameReader(w, 64<<20).Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return "EOF"

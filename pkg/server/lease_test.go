@@ -39,7 +39,7 @@ func TestMessagesAreNotWrittenAfterLeaseExpiry(t *testing.T) {
 				}()
 				var got []string
 				for len(got) < len(strings.Fields(tt.want)) {
-					kind, data, err := nsq.ReadFrame(client, 1<<20)
+					kind, data, err := nsq.NewFrameReader(client, 1<<20).Next()
 					if err != nil {
 						t.Fatalf("after %q: %v", got, err)
 					}
@@ -56,7 +56,7 @@ func TestMessagesAreNotWrittenAfterLeaseExpiry(t *testing.T) {
 					t.Errorf("got %q", text)
 				}
 				if tt.left > 0 {
-					if _, data, err := nsq.ReadFrame(client, 1<<20); err == nil {
+					if _, data, err := nsq.NewFrameReader(client, 1<<20).Next(); err == nil {
 						t.Errorf("and then %q", data)
 					}
 				}

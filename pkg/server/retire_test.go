@@ -71,7 +71,7 @@ func TestShutdownEndsBusyClient(t *testing.T) {
 			if _, err := fmt.Fprintf(w, "PUB t\n%s", sized("x")); err != nil {
 				return // the server has ended
 			}
-			if _, _, err := nsq.ReadFrame(w, 1<<10); err != nil {
+			if _, _, err := nsq.NewFrameReader(w, 1<<10).Next(); err != nil {
 				return
 			}
 		}

@@ -35,7 +35,7 @@ func pipeServer(t *testing.T, opts Options) (*Server, *fakeBroker, net.Conn) {
 // frameTimes reads frames until the connection ends.
 func frameTimes(conn net.Conn, start time.Time, seen func(after time.Duration, data string)) {
 	for {
-		_, data, err := nsq.ReadFrame(conn, 1<<20)
+		_, data, err := nsq.NewFrameReader(conn, 1<<20).Next()
 		if err != nil {
 			return
 		}
@@ -131,7 +131,7 @@ func TestHeartbeatsOff(t *testing.T) {
 		}()
 		var got []string
 		for range 2 {
-			_, data, err := nsq.ReadFrame(conn, 1<<20)
+			_, data, err := nsq.NewFrameReader(conn, 1<<20).Next()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,7 @@ func TestDecompressionIsDoneInTurns(t *testing.T) {
 		w.frame()
 		from := flate.NewReader(conn)
 		plain := &wire{t, conn}
-		if _, _, err := nsq.ReadFrame(from, 100); err != nil {
+		if _, _, err := nsq.NewFrameReader(from, 100).Next(); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -116,7 +116,7 @@ func TestDecompressionIsDoneInTurns(t *testing.T) {
 			t.Errorf("%d wait, %d messages are published", turns.Waiting(), b.published("t"))
 		}
 		turns.Give()
-		if _, answer, err := nsq.ReadFrame(from, 100); err != nil || string(answer) != "OK" {
+		if _, answer, err := nsq.NewFrameReader(from, 100).Next(); err != nil || string(answer) != "OK" {
 			t.Errorf("%q, %v", answer, err)
 		}
 	})
