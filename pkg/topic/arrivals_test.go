@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -159,23 +158,7 @@ func TestUncommittedDeferralDelaysNothing(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.publish("a")
-	if err := b.p.Close(nil); err != nil {
-		t.Fatal(err)
-	}
-	m := Message{Body: []byte("late"), Delay: time.Hour}
-	builder := new(commitlog.Builder)
-	appendRecord(&m, builder)
-	batch, err := b.w.Append(builder, b.wall(b.now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.p, err = Open(Options{
-		Ages: age.NewClock(b.wall), Now: func() time.Time { return b.now }, Index: 3, FS: b.fs, Dir: "p", Log: b.log,
-		Arm: func(*Channel) {}, Observer: deaf{}, PositionsDamaged: func(err error, _ bool) { t.Error(err) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	b.p.Serve(b)
+	batch := b.reopenBefore(Message{Body: []byte("late"), Delay: time.Hour})
 	c := b.channel("c", 1)
 	b.p.ChannelsComplete()
 	r := b.join(c)
@@ -200,23 +183,7 @@ func TestNothingIsDeliveredBeforeCopiesAreResolved(t *testing.T) {
 	b := newBench(t)
 	b.channel("c", 1)
 	b.publish("a")
-	if err := b.p.Close(nil); err != nil {
-		t.Fatal(err)
-	}
-	m := inPlaceOf("a", 1, 0, 0)
-	builder := new(commitlog.Builder)
-	appendRecord(&m, builder)
-	batch, err := b.w.Append(builder, b.wall(b.now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.p, err = Open(Options{
-		Ages: age.NewClock(b.wall), Now: func() time.Time { return b.now }, Index: 3, FS: b.fs, Dir: "p", Log: b.log,
-		Arm: func(*Channel) {}, Observer: deaf{}, PositionsDamaged: func(err error, _ bool) { t.Error(err) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	b.p.Serve(b)
+	batch := b.reopenBefore(inPlaceOf("a", 1, 0, 0))
 	r := b.join(b.channel("c", 1))
 	b.p.ChannelsComplete()
 	want(t, "while the copy is not committed", r.take(9, t0), "")
@@ -263,4 +230,20 @@ func TestPublishesAloneBoundTheLogScan(t *testing.T) {
 	if got, want := b.p.collector.current().Addressed, b.log.CommittedEnd(); got != want {
 		t.Errorf("stored: told to %d, want %d", got, want)
 	}
+}
+
+// reopenBefore appends a message that is not committed, and opens the partition again.
+func (b *bench) reopenBefore(m Message) commitlog.Batch {
+	b.t.Helper()
+	if err := b.p.Close(nil); err != nil {
+		b.t.Fatal(err)
+	}
+	builder := new(commitlog.Builder)
+	appendRecord(&m, builder)
+	batch, err := b.w.Append(builder, b.wall(b.now))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.openPartition()
+	return batch
 }

@@ -83,19 +83,25 @@ func benchPartition(b *testing.B) *Partition {
 	if err := fsys.MkdirAll("p"); err != nil {
 		b.Fatal(err)
 	}
-	log, _, err := commitlog.Open(fsys, "p", commitlog.Options{})
+	return filledPartition(b, fsys, "p", commitlog.Options{}, benchMessages/1000, 1000, make([]byte, 128))
+}
+
+// filledPartition is a partition whose log has batches of so many messages each.
+func filledPartition(b *testing.B, fsys vfs.FS, dir string, o commitlog.Options, batches, each int, body []byte) *Partition {
+	b.Helper()
+	log, _, err := commitlog.Open(fsys, dir, o)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { log.Close() })
+	b.Cleanup(func() { _ = log.Close() })
 	w, err := log.Writer(1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := Message{Body: make([]byte, 128)}
-	for range benchMessages / 1000 {
+	m := Message{Body: body}
+	for range batches {
 		builder := new(commitlog.Builder)
-		for range 1000 {
+		for range each {
 			appendRecord(&m, builder)
 		}
 		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
@@ -106,12 +112,26 @@ func benchPartition(b *testing.B) *Partition {
 		b.Fatal(err)
 	}
 	log.Commit(log.End())
-	p, err := Open(Options{FS: fsys, Dir: "p", Log: log, Arm: func(*Channel) {}, Observer: deaf{}})
+	p, err := Open(Options{FS: fsys, Dir: dir, Log: log, Arm: func(*Channel) {}, Observer: deaf{}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	p.Serve(loner{})
 	return p
+}
+
+// soleConsumer joins a new channel of a partition.
+func soleConsumer(b *testing.B, p *Partition, timeout time.Duration) *Consumer {
+	b.Helper()
+	c, err := p.AddChannel("c", 1, ChannelOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := c.Join(ConsumerOptions{Timeout: timeout, MaxTimeout: time.Hour, Wake: func() {}, Ended: func(error) {}}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return k
 }
 
 // benchConsume takes and finishes messages one by one.

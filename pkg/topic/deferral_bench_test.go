@@ -70,40 +70,5 @@ func (loner) Append(commitlog.Entry) error { return nil }
 // messages.
 func deferring(b *testing.B, disk vfs.FS, messages int) *Consumer {
 	b.Helper()
-	log, _, err := commitlog.Open(disk, "p", commitlog.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = log.Close() })
-	w, err := log.Writer(1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for range messages / 1024 {
-		builder := new(commitlog.Builder)
-		for range 1024 {
-			appendRecord(new(Message{Body: []byte("body")}), builder)
-		}
-		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if _, err := w.Sync(); err != nil {
-		b.Fatal(err)
-	}
-	log.Commit(log.End())
-	p, err := Open(Options{FS: disk, Dir: "p", Log: log, Observer: deaf{}, Arm: func(*Channel) {}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p.Serve(loner{})
-	c, err := p.AddChannel("c", 1, ChannelOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	k, err := c.Join(ConsumerOptions{Timeout: time.Hour, MaxTimeout: time.Hour, Wake: func() {}, Ended: func(error) {}}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return k
+	return soleConsumer(b, filledPartition(b, disk, "p", commitlog.Options{}, messages/1024, 1024, []byte("body")), time.Hour)
 }

@@ -58,7 +58,14 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 	b.log.Commit(b.log.End())
+	b.openPartition()
+}
+
+// openPartition opens the partition over the open log.
+func (b *bench) openPartition() {
+	b.t.Helper()
 	b.ages = age.NewClock(b.wall)
+	var err error
 	b.p, err = Open(Options{
 		Ages: b.ages, Now: func() time.Time { return b.now },
 		Index: 3, FS: b.fs, Dir: "p", Log: b.log,
