@@ -284,16 +284,19 @@ func (n *Node) adminOptions() admin.Options {
 		Publisher: web.Publisher{Sender: b.Router, TopicEnsurer: b.Directory},
 		NSQD:      nsqd.Broker{TopicWriter: b.Directory, Contents: b.Contents, Node: b.Node, Deletions: b.Host.Topics, ClusterReader: b.Operator},
 		Lookup:    lookup.Broker{Directory: b.Directory, ChannelDeleter: b.Contents, Node: b.Node, Deletions: b.Host.Topics, ClusterReader: b.Operator},
-		V1: v1.Broker{
-			TopicReader: b.Directory, TopicWriter: b.Directory, ReplicaFitter: b.Operator, ContentWriter: b.Contents, Observer: b.Contents,
-			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
+		V1: v1.Options{
+			Broker: v1.Broker{
+				TopicReader: b.Directory, TopicWriter: b.Directory, ReplicaFitter: b.Operator, ContentWriter: b.Contents, Observer: b.Contents,
+				Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
+			},
+			Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
+			Policies: b.Contents.Policies(), Plans: operate.NewPlanner(b.Node), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
+			Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
+			Access:   v1.Access{Accesses: operate.NewAccess(b.Node, verifiesClients(o))},
+			Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		},
-		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
-		Policies: b.Contents.Policies(), Plans: operate.NewPlanner(b.Node), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
-		Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
-		Access: operate.NewAccess(b.Node, verifiesClients(o)), Guard: n.guard, ObserveRefusal: func() { n.refused.Add(1) },
+		Guard: n.guard, ObserveRefusal: func() { n.refused.Add(1) },
 		AnonymousLookup: o.Access.AnonymousLookup, AnonymousMetrics: o.Access.AnonymousMetrics,
-		Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

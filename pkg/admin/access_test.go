@@ -88,7 +88,7 @@ func guardedServer(t *testing.T, f *fake, change ...func(*Options)) (*Server, *f
 	}
 	apply(access.Change{Verb: access.Enable})
 	o := []func(*Options){func(o *Options) {
-		o.Access = a
+		o.V1.Access.Accesses = a
 		o.Guard = guard.New(guard.Options{Directory: a.Directory, First: func(text string) bool { return text == firstSecret }})
 		o.Metrics = http.NotFoundHandler()
 		o.Debug = true

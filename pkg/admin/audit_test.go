@@ -84,7 +84,7 @@ func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		answered := false
-		node := optionsOf(orders()).V1
+		node := optionsOf(orders()).V1.Broker
 		node.Audit = recorder{node.Audit, func() { answered = w.Flushed }}
 		act := audited{node, func(string, int) {}, func(w http.ResponseWriter, _ *http.Request) string {
 			w.WriteHeader(http.StatusNoContent)

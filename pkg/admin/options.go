@@ -24,25 +24,13 @@ type Options struct {
 	Publisher web.Publisher
 	NSQD      nsqd.Broker
 	Lookup    lookup.Broker
-	V1        v1.Broker
-	Operator  v1.Operator
-	Policies  v1.Policies
-	Plans     v1.Plans
-	Deferrals v1.Deferrals
-	Trash     v1.Trash
-	Traces    v1.Traces
-	Upgrades  v1.Upgrades
-	Access    v1.Accesses
+	V1        v1.Options // New sets Publishing, Answers and Access.Hashing
 	// Guard authenticates callers. nil: every caller may do everything, except change users and
 	// rules.
 	Guard *guard.Guard
 	// AnonymousLookup opens /lookup and /nodes, and AnonymousMetrics opens /metrics, to all
 	// callers while access control is on.
 	AnonymousLookup, AnonymousMetrics bool
-	// Diagnose returns diagnostic data of the process, for a debug bundle. Optional.
-	Diagnose v1.Diagnose
-	// Snapshot returns a copy of the metadata. Optional.
-	Snapshot v1.Snapshot
 
 	Identity nsqform.Identity
 	Limits   web.Limits
@@ -86,12 +74,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Plans == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil || o.Access == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || !o.V1.Complete() {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()
 	if o.Guard == nil {
-		o.Guard = guard.New(guard.Options{Directory: o.Access.Directory})
+		o.Guard = guard.New(guard.Options{Directory: o.V1.Access.Directory})
 	}
 	if o.Clients == nil {
 		o.Clients = func() []stats.Client { return nil }

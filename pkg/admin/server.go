@@ -30,9 +30,8 @@ func New(o Options) (*Server, error) {
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
-	v1Options := v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Plans: o.Plans, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Snapshot: o.Snapshot, Publishing: publishing, Answers: answers}
-	v1Options.Access = v1.Access{Accesses: o.Access, Hashing: o.Guard.Hashing}
-	api := v1.New(v1Options)
+	o.V1.Publishing, o.V1.Answers, o.V1.Access.Hashing = publishing, answers, o.Guard.Hashing
+	api := v1.New(o.V1)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
 	node := o.handler((&gate{
 		guard: o.Guard, refused: o.ObserveRefusal, log: o.Logger, needs: o.needs(rightsOfV1, rightsOfNode), open: o.anonymous(),
@@ -42,7 +41,7 @@ func New(o Options) (*Server, error) {
 			}
 			return routes.Match(r)
 		},
-		next: audited{o.V1, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
+		next: audited{o.V1.Broker, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
 			if v1.Owns(r.URL.Path) {
 				return api.Serve(w, r)
 			}

@@ -30,7 +30,7 @@ func (f *fakeUpgrades) Finalize(context.Context) (api.Upgrade, error) {
 
 func TestUpgradeIsFinalizedOnceAllNodesSupportIt(t *testing.T) {
 	f := &fakeUpgrades{lagging: []string{"n3"}}
-	c, ctx := clientOf(t, newFake(), func(o *Options) { o.Upgrades = f }), t.Context()
+	c, ctx := clientOf(t, newFake(), func(o *Options) { o.V1.Upgrades = f }), t.Context()
 	if u, err := c.Upgrades.Finalize(ctx, api.FinalizeUpgrade{DryRun: true}); err != nil || u.Level != 1 || u.Target != 2 || u.Finalized || len(u.Lagging) != 1 || u.Unregistered == nil {
 		t.Errorf("dry run: %+v, %v", u, err)
 	}

@@ -43,12 +43,18 @@ type Options struct {
 	Deferrals  Deferrals
 	Trash      Trash
 	Traces     Traces
-	Diagnose   Diagnose // optional
-	Snapshot   Snapshot // nil: the node gives none
+	Diagnose   Diagnose // diagnostic data of the process, for a debug bundle; optional
+	Snapshot   Snapshot // a copy of the metadata; nil: the node gives none
 	Upgrades   Upgrades
 	Access     Access
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
+}
+
+// Complete reports whether the node has all parts.
+func (o *Options) Complete() bool {
+	return o.Broker.TopicReader != nil && o.Operator.NodeOperator != nil && o.Policies != nil && o.Plans != nil && o.Deferrals != nil &&
+		o.Trash != nil && o.Traces != nil && o.Upgrades != nil && o.Access.Accesses != nil
 }
 
 // New returns all of the interface.
