@@ -9,28 +9,14 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/removal"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-// SetAside is a copy of a partition that its node moved to quarantine/ because it was
-// damaged, could not be opened, or differed from its leader's.
-type SetAside struct {
-	Name         string // name of its directory below quarantine/
-	Path         string // path of its directory
-	LogStart     seq.Offset
-	CommittedEnd seq.Offset // as recorded on disk: it may have been higher
-	LogEnd       seq.Offset
-	Damage       []commitlog.Damage // damage in the part that was read
-	Unreadable   string             // why its extent cannot be read; "" if it can
-	Why          string             // why it is kept; "": the next check deletes it
-	Waits        bool               // only an operator releases it
-}
 
 // setAside moves a replica's data below quarantine/.
 func (q *Quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
@@ -100,13 +86,13 @@ func (q *asides) release() {
 }
 
 // judge describes a set-aside copy, and why it is kept.
-func (q *asides) judge(t *meta.Topic, i int, name string) SetAside {
-	s := SetAside{Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
+func (q *asides) judge(t *meta.Topic, i int, name string) api.SetAsideCopy {
+	s := api.SetAsideCopy{Node: string(q.o.Self), Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
 	old, err := commitlog.Inspect(q.o.FS, s.Path)
 	if err != nil {
 		s.Unreadable = err.Error()
 	}
-	s.LogStart, s.CommittedEnd, s.LogEnd, s.Damage = old.Start, old.CommittedEnd, old.End, old.Damaged
+	s.LogStart, s.CommittedEnd, s.LogEnd, s.Damage = uint64(old.Start), uint64(old.CommittedEnd), uint64(old.End), damageRanges(old.Damaged)
 	var live *commitlog.Log
 	if h := q.topics.Lookup(t.Name); h != nil && h.Held(i) != nil {
 		live = h.Held(i).Replica.Log()
@@ -120,14 +106,14 @@ func (q *asides) judge(t *meta.Topic, i int, name string) SetAside {
 		s.Why, s.Waits = "after an unclean election, this copy may hold messages that the partition lacks", true
 	case s.Unreadable != "":
 		s.Why, s.Waits = "its log is unreadable", true
-	case live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd:
+	case live.End() < old.End || live.CommittedEnd() < old.CommittedEnd:
 		s.Why, s.Waits = "it extends beyond the replica on the node", true
 	}
 	return s
 }
 
 // of returns the set-aside copies of a partition on this node.
-func (q *asides) of(a controller.PartitionID) (all []SetAside, err error) {
+func (q *asides) of(a controller.PartitionID) (all []api.SetAsideCopy, err error) {
 	err = q.each(func(t *meta.Topic, i int, name string) {
 		if t != nil && t.Name == a.Topic && t.Incarnation == a.Incarnation && i == a.Partition {
 			all = append(all, q.judge(t, i, name))
@@ -175,7 +161,7 @@ func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
 }
 
 // SetAside returns the set-aside copies of a partition on this node.
-func (q *Quarantine) SetAside(p controller.PartitionID) ([]SetAside, error) {
+func (q *Quarantine) SetAside(p controller.PartitionID) ([]api.SetAsideCopy, error) {
 	return q.asides.of(p)
 }
 
@@ -185,4 +171,12 @@ func (q *Quarantine) Discard(p controller.PartitionID, name string) error {
 }
 
 // DamageOf returns the known damaged ranges of a replica.
-func (q *Quarantine) DamageOf(hp *Held) []commitlog.Damage { return q.damage.In(hp.dir) }
+func (q *Quarantine) DamageOf(hp *Held) []api.DamageRange { return damageRanges(q.damage.In(hp.dir)) }
+
+func damageRanges(all []commitlog.Damage) []api.DamageRange {
+	out := make([]api.DamageRange, len(all))
+	for i, d := range all {
+		out[i] = api.DamageRange{File: d.Path, Position: d.Position, From: uint64(d.From), Next: uint64(d.Next)}
+	}
+	return out
+}

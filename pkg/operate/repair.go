@@ -7,7 +7,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
-	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -21,15 +20,9 @@ type nodeCopies struct {
 
 var askCopies = question[copyArgs, nodeCopies]{"copies", func(o *Node, _ context.Context, a copyArgs) (nodeCopies, error) {
 	out := nodeCopies{Live: api.RepairCopy{Damage: []api.DamageRange{}}}
-	aside, err := o.host.Quarantine.SetAside(a.PartitionID)
-	if err != nil {
+	var err error
+	if out.SetAside, err = o.host.Quarantine.SetAside(a.PartitionID); err != nil {
 		return out, err
-	}
-	for _, s := range aside {
-		out.SetAside = append(out.SetAside, api.SetAsideCopy{
-			Node: string(o.Self), Name: s.Name, Path: s.Path, LogStart: uint64(s.LogStart), CommittedEnd: uint64(s.CommittedEnd), LogEnd: uint64(s.LogEnd),
-			Damage: damageRanges(s.Damage), Unreadable: s.Unreadable, Why: s.Why, Waits: s.Waits,
-		})
 	}
 	hp, err := o.replicaHere(a.PartitionID)
 	if err != nil {
@@ -38,19 +31,11 @@ var askCopies = question[copyArgs, nodeCopies]{"copies", func(o *Node, _ context
 	l := hp.Replica.Log()
 	out.Live = api.RepairCopy{
 		Open: true, LogStart: uint64(l.Start()), CommittedEnd: uint64(l.CommittedEnd()), LogEnd: uint64(l.End()),
-		Damaged: hp.Replica.Damaged(), Damage: damageRanges(o.host.Quarantine.DamageOf(hp)), Refusing: hp.Replica.Refusing(),
+		Damaged: hp.Replica.Damaged(), Damage: o.host.Quarantine.DamageOf(hp), Refusing: hp.Replica.Refusing(),
 		Lost: o.host.Quarantine.Lost(o.host.Lookup(a.Topic), hp),
 	}
 	return out, nil
 }}
-
-func damageRanges(all []commitlog.Damage) []api.DamageRange {
-	out := make([]api.DamageRange, len(all))
-	for i, d := range all {
-		out[i] = api.DamageRange{File: d.Path, Position: d.Position, From: uint64(d.From), Next: uint64(d.Next)}
-	}
-	return out
-}
 
 // repairArgs ask a node to carry out an operator's decision about its copies.
 type repairArgs struct {

@@ -15,7 +15,7 @@ func repairMistakes() []mistake {
 		},
 		{
 			name: "AsideWhileLonger: a set-aside copy that is longer goes", file: "pkg/host/aside.go",
-			old: "live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd", with: "false",
+			old: "live.End() < old.End || live.CommittedEnd() < old.CommittedEnd", with: "false",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{

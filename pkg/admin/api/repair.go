@@ -38,7 +38,7 @@ type SetAsideCopy struct {
 	Name         string        `json:"name"`
 	Path         string        `json:"path"`
 	LogStart     uint64        `json:"log_start"`
-	CommittedEnd uint64        `json:"committed_end"` // as recorded in its log
+	CommittedEnd uint64        `json:"committed_end"` // as recorded in its log: it may have been higher
 	LogEnd       uint64        `json:"log_end"`
 	Damage       []DamageRange `json:"damage"` // in the data read so far
 	// Unreadable is the reason why its extent is unknown; absent if it is known.
