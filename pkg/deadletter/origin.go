@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -15,34 +16,15 @@ import (
 // redriven or purged.
 const Channel = "redrive"
 
-// Reason is why a message became a dead letter.
-type Reason string
-
-// The reasons.
+// The reasons why a message becomes a dead letter.
 const (
-	ReasonMaxAttempts Reason = "max-attempts" // it used up its attempts
-	ReasonExpired     Reason = "expired"      // its time to live has passed
+	ReasonMaxAttempts = "max-attempts" // it used up its attempts
+	ReasonExpired     = "expired"      // its time to live has passed
 )
 
 // Origin says where a dead letter comes from. It is the value of the key dead_letter in the header
 // of the message.
-type Origin struct {
-	Topic     string `json:"topic"`
-	Partition int    `json:"partition"`
-	Offset    uint64 `json:"offset"`
-	ID        string `json:"id"` // as clients see it
-	Channel   string `json:"channel"`
-	// FirstTimestampNS is when the message was published, in ns since 1970.
-	FirstTimestampNS int64  `json:"first_timestamp_ns"`
-	Attempts         uint16 `json:"attempts"`
-	LastConsumer     string `json:"last_consumer,omitempty"` // "": unknown
-	Reason           Reason `json:"reason"`
-	// Earlier is how often the message became a dead letter before, on its way through other dead-letter
-	// topics.
-	Earlier int `json:"earlier,omitempty"`
-	// Header is the message's own header, if it had one.
-	Header json.RawMessage `json:"header,omitempty"`
-}
+type Origin api.DeadLetterOrigin
 
 // letterHeader is the header of a dead letter.
 type letterHeader struct {

@@ -37,13 +37,14 @@ type DeadLetterOrigin struct {
 	Topic            string          `json:"topic"`
 	Partition        int             `json:"partition"`
 	Offset           uint64          `json:"offset"`
-	ID               string          `json:"id"`
+	ID               string          `json:"id"` // as clients see it
 	Channel          string          `json:"channel"`
 	FirstTimestampNS int64           `json:"first_timestamp_ns"` // of its publish, since 1970
 	Attempts         uint16          `json:"attempts"`
-	LastConsumer     string          `json:"last_consumer,omitempty"`
-	Reason           string          `json:"reason"` // max-attempts
-	Header           json.RawMessage `json:"header,omitempty"`
+	LastConsumer     string          `json:"last_consumer,omitempty"` // "": unknown
+	Reason           string          `json:"reason"`                  // max-attempts or expired
+	Earlier          int             `json:"earlier,omitempty"`       // how often it became a dead letter before, of other dead-letter topics
+	Header           json.RawMessage `json:"header,omitempty"`        // the message's own
 }
 
 // DeadLetter is a dead letter returned by a peek.

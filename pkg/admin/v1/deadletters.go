@@ -85,16 +85,9 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 			continue // the responding leaders chose none
 		}
 		size += len(m.Body) + len(m.Header)
-		list.Messages = append(list.Messages, api.DeadLetter{Origin: apiOrigin(&o), Peeked: apiPeeked(m)})
+		list.Messages = append(list.Messages, api.DeadLetter{Origin: api.DeadLetterOrigin(o), Peeked: apiPeeked(m)})
 	}
 	return answer{status: http.StatusOK, value: list, turns: v.messages.turnsFor(size), written: share.Close}, nil
-}
-
-func apiOrigin(o *deadletter.Origin) api.DeadLetterOrigin {
-	return api.DeadLetterOrigin{
-		Topic: o.Topic, Partition: o.Partition, Offset: o.Offset, ID: o.ID, Channel: o.Channel, FirstTimestampNS: o.FirstTimestampNS,
-		Attempts: o.Attempts, LastConsumer: o.LastConsumer, Reason: string(o.Reason), Header: o.Header,
-	}
 }
 
 // redriveOrPurge brings dead letters back, or purges them.
