@@ -63,7 +63,7 @@ func (d *Directory) Topic(name string) (*meta.Topic, error) {
 }
 
 // CreateTopic creates a topic; zero fields of cfg get their defaults. An existing topic with the
-// same configuration is no error.
+// same configuration is no error; with another one, the error is failure.TopicExists.
 func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
@@ -251,7 +251,7 @@ func (d *Directory) createWithChannels(ctx context.Context, name string) error {
 	return nil
 }
 
-// AlterTopic changes a topic's configuration.
+// AlterTopic applies change to a topic's configuration, and returns once this node has the result.
 func (d *Directory) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
 	t, err := d.Topic(name)
 	if err != nil {

@@ -2,7 +2,7 @@
 // server in pkg/admin and brokerctl both use these types.
 //
 // It defines names, units and the form of requests and responses, not how they are executed: of
-// brokerd's packages it imports only pkg/units and pkg/failure, whose codes its errors have.
+// brokerd's packages it imports only pkg/units, pkg/failure and pkg/health.
 //
 // Invariants: fields may be added; they are never renamed, and their meaning never changes. An empty
 // list is [], never null. A duration is a number of milliseconds in a field whose name ends in _ms,

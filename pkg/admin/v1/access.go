@@ -15,14 +15,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
-// Accesses reads and changes users, tokens and rules.
+// Accesses reads and changes users, tokens and rules: an operate.Access.
 type Accesses interface {
-	// Directory returns the users and rules as known on this node.
 	Directory() *access.Directory
-	// Administrator reports whether there is an administrator whose credential is valid at this
-	// node and does not expire.
 	Administrator() bool
-	// Change returns once this node has the change.
 	Change(ctx context.Context, c access.Change) error
 }
 

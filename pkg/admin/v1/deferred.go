@@ -18,11 +18,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Deferrals are the deferred messages of channels.
+// Deferrals are the deferred messages of channels: an operate.Deferrals.
 type Deferrals interface {
-	// List returns a page of them, by when they are due.
 	List(ctx context.Context, l operate.ListDeferred) (operate.DeferredList, error)
-	// Reschedule cancels or advances messages. On failure, some may be done.
 	Reschedule(ctx context.Context, r operate.Reschedule) ([]operate.Rescheduled, error)
 }
 

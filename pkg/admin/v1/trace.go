@@ -15,9 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Traces returns trace events of messages.
+// Traces returns trace events of messages: an operate.Traces.
 type Traces interface {
-	// Trace queries all nodes for messages.
 	Trace(ctx context.Context, q trace.Query) (operate.Traced, error)
 }
 
