@@ -54,7 +54,7 @@ func New(o Options, h *host.Host) *Directory {
 // must not be changed.
 func (d *Directory) Topics() []*meta.Topic { return d.o.Meta.Topics() }
 
-// Topic returns a topic of the cluster, or ErrTopicNotFound.
+// Topic returns a topic of the cluster, or failure.TopicNotFound.
 func (d *Directory) Topic(name string) (*meta.Topic, error) {
 	if t := d.o.Meta.Topic(name); t != nil {
 		return t, nil
@@ -196,7 +196,7 @@ func (d *Directory) makesTopics() bool {
 }
 
 // EnsureTopic creates a topic on first use if it is missing. If topics are not created on first
-// use, it returns ErrTopicNotFound.
+// use, it returns failure.TopicNotFound.
 func (d *Directory) EnsureTopic(ctx context.Context, name string) error {
 	_, err := d.EnsureHosted(ctx, name)
 	return err

@@ -80,7 +80,7 @@ func (o *Contents) Copies(ctx context.Context, topic string, i int) (*api.Repair
 }
 
 // DiscardCopy permanently deletes a set-aside copy of a partition from a node. It returns
-// ErrNoSetAside if there is none of that name.
+// failure.NoSetAside if there is none of that name.
 func (o *Contents) DiscardCopy(ctx context.Context, topic string, i int, node meta.NodeID, name string) error {
 	if name == "" {
 		return failure.NoSetAside
@@ -89,7 +89,7 @@ func (o *Contents) DiscardCopy(ctx context.Context, topic string, i int, node me
 }
 
 // AcceptLoss ends the health report data_lost for a partition whose only replica lost its
-// directory. For any other the error is ErrNoLoss.
+// directory. For any other the error is failure.NoLoss.
 func (o *Contents) AcceptLoss(ctx context.Context, topic string, i int, node meta.NodeID) error {
 	return o.repair(ctx, topic, i, node, "")
 }

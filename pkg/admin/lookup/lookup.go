@@ -27,13 +27,9 @@ type Broker struct {
 // Directory knows the topics of the cluster, and changes them.
 type Directory interface {
 	nsqform.TopicMaker
-	// Topics returns every topic, sorted by name. The result must not be changed.
 	Topics() []*meta.Topic
-	// MadeOnFirstUse returns the configuration of a topic created by a publish; false if publishes
-	// create no topics.
 	MadeOnFirstUse() (meta.TopicConfig, bool)
 	DeleteTopic(ctx context.Context, name string) error
-	// CreateChannel creates a channel of an existing topic. It is not an error if it exists.
 	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
 }
 

@@ -20,23 +20,18 @@ type TopicWriter interface {
 	nsqform.TopicMaker
 	DeleteTopic(ctx context.Context, name string) error
 	PauseTopic(ctx context.Context, name string, paused bool) error
-	// CreateChannel creates a channel of an existing topic. It is not an error if it exists.
 	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
 }
 
 // Contents changes and counts the contents of topics and channels. Every change returns once this
 // node has applied it.
 type Contents interface {
-	// EmptyTopic drops the messages that no channel has got yet.
 	EmptyTopic(ctx context.Context, name string) error
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
 	SeekChannel(ctx context.Context, topic, channel string, to operate.SeekTo) error
-	// NodeStats is TopicStats and, for topics led elsewhere, the counts of the cluster: of the
-	// requested topic, or of those that clients of this node use.
 	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
-	// ClusterStats is TopicStats over all nodes that lead.
 	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 }
 

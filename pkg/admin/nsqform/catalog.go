@@ -21,30 +21,20 @@ type Broker struct {
 	Node
 }
 
-// TopicMaker creates topics, and lists the existing ones.
+// TopicMaker creates topics, and lists the existing ones: a directory.Directory.
 type TopicMaker interface {
-	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
-	// CreateTopic creates a topic; zero fields of cfg get defaults. If a topic with the same
-	// configuration exists, it is not an error; with another one, the error is
-	// failure.TopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 }
 
-// Node describes itself.
+// Node describes itself: an operate.Node.
 type Node interface {
-	// TopicStats describes topics and their channels, as far as this node leads
-	// them, sorted by name. A filter that is "" lets all pass. Clients are listed
-	// if asked for.
 	TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic
-	// Ready returns the reasons why this node does not serve; empty if it is ready.
 	Ready() []health.Reason
 }
 
-// Deletions records recent deletions.
+// Deletions records recent deletions: a host.Topics.
 type Deletions interface {
-	// DeletedLately reports whether a topic, or with a name one of its channels, was
-	// deleted within the last seconds, at whatever node.
 	DeletedLately(topic, channel string) bool
 }
 

@@ -25,10 +25,7 @@ type Sender interface {
 
 // TopicEnsurer creates topics on first use.
 type TopicEnsurer interface {
-	// Topic returns one topic, or an error that wraps failure.TopicNotFound.
 	Topic(name string) (*meta.Topic, error)
-	// EnsureTopic creates a topic with the default configuration unless it exists. If topics are
-	// not created on first use, it returns failure.TopicNotFound.
 	EnsureTopic(ctx context.Context, name string) error
 }
 
