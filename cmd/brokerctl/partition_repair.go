@@ -139,7 +139,7 @@ func repairView(r *api.Repair) view {
 	}}
 }
 
-// repairState formats what is wrong with a copy in use.
+// repairState formats the defects of a copy in use.
 func repairState(c api.RepairCopy) string {
 	switch {
 	case c.Lost:

@@ -372,7 +372,7 @@ only its owner may read; the certificates stay where they are.`,
 // contextName is what a context may be named.
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// has returns an error of what is not found unless there is the context.
+// has returns an error unless there is the context.
 func (c *contexts) has(name string) error {
 	if _, known := c.Contexts[name]; !known {
 		return api.Errorf(failure.NotFound, "no context %q; list them: brokerctl context list", name)

@@ -33,7 +33,7 @@ var (
 	ErrBrokenOff  = fate.Refuse("an earlier restore of the topic was interrupted; purge the topic (brokerctl topic delete TOPIC --purge --yes) and repeat the command")
 )
 
-// Restored is what was restored of a topic.
+// Restored describes the restored part of a topic.
 type Restored struct {
 	Topic    string `json:"topic"`
 	As       string `json:"as"`

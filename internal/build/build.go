@@ -48,7 +48,7 @@ var This = sync.OnceValue(func() Origin {
 // Version returns the version of the running program.
 func Version() string { return This().Version }
 
-// origin puts together what is known, from the best source to the worst. A later source
+// origin combines all sources, from the best to the worst. A later source
 // that speaks of another commit is left out.
 func origin(stamped Origin, settings []debug.BuildSetting, archive string) Origin {
 	o := stamped
@@ -107,7 +107,7 @@ func ofArchive(text string) Origin {
 	return Origin{Commit: lines[0], Date: lines[1], Tag: lines[2]}
 }
 
-// String lists what is known, for people: "tag v1.2.3, commit 0123456789ab, 2026-01-02T03:04:05Z".
+// String lists the known fields, for people: "tag v1.2.3, commit 0123456789ab, 2026-01-02T03:04:05Z".
 func (o Origin) String() string {
 	var parts []string
 	if o.Tag != "" {

@@ -1,6 +1,6 @@
 // Package complaint rate-limits log lines caused by clients and other strangers. It bounds how
 // often a line of each kind is written and how much client-chosen text it contains, so that a
-// misbehaving client cannot flood the log. The caller decides what is worth a line.
+// misbehaving client cannot flood the log. The caller decides which events get a line.
 package complaint
 
 import (
@@ -24,13 +24,13 @@ const (
 )
 
 // Book writes lines, of each kind one in a second at most. The zero value is ready. Its
-// methods is safe for concurrent use.
+// methods are safe for concurrent use.
 type Book struct {
 	mu    sync.Mutex // guards what follows
 	kinds map[string]*kind
 }
 
-// kind is a log message, with what was logged of it.
+// kind is a log message: when its last line was, and how many were suppressed since.
 type kind struct {
 	told   time.Time
 	untold int // since then

@@ -89,7 +89,7 @@ func (l Loaded) FromEnvironment() []string {
 	return names
 }
 
-// whole returns what was loaded, unless there were problems before it or in it.
+// whole returns the loaded options, unless there were problems before it or in it.
 func whole(loaded Loaded, problems Problems, err error) (Loaded, error) {
 	if more, ok := errors.AsType[Problems](err); ok {
 		problems = append(problems, more...)

@@ -203,7 +203,7 @@ func quantile(text string) (float64, bool) {
 	return q, err == nil && q > 0 && q <= 1
 }
 
-// Tracing is what is kept and reported of what happens to messages.
+// Tracing configures which events of messages are stored and reported.
 type Tracing struct {
 	Bytes        units.Size    // kept of the events of traced messages
 	SlowPublish  time.Duration // slower publishes are logged; 0: none are

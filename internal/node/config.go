@@ -93,16 +93,16 @@ type DiskError struct{ Err error }
 // Error returns what happened.
 func (e *DiskError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what happened.
+// Unwrap returns the cause.
 func (e *DiskError) Unwrap() error { return e.Err }
 
 // AddressError reports that an address to serve on is not valid.
 type AddressError struct{ Err error }
 
-// Error returns what is wrong with it.
+// Error returns why the address is invalid.
 func (e *AddressError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the cause.
 func (e *AddressError) Unwrap() error { return e.Err }
 
 // NoPlace reports whether err means that the cluster has no place for this node until an operator

@@ -457,7 +457,7 @@ func (n *Node) abandon() error {
 	)
 }
 
-// closeData closes what is on disk.
+// closeData closes the data on disk.
 func (n *Node) closeData() error {
 	defer n.tracing.close()
 	if n.member == nil {

@@ -96,9 +96,9 @@ func makeRoom(s *State, p *Position, now time.Time, wall int64) {
 // flight with the consumer until now+timeout. Repeated messages (requeued, timed out, due after a
 // deferral; first the one that is ready longest, and in the order of the log those that fell due
 // together) and fresh ones alternate while there are both; a repeated one that was never delivered
-// goes first. An ordered channel hands out its floor, and nothing while something is in flight. One
-// that orders by key hands out what is known not to follow an unfinished message of its key: see
-// Keyed. A paused channel hands out nothing.
+// goes first. An ordered channel delivers its floor, and nothing while something is in flight. One
+// that orders by key delivers messages known not to follow an unfinished message of its key: see
+// Keyed. A paused channel delivers nothing.
 func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
 	if s.paused || max <= 0 {
 		return out

@@ -61,7 +61,7 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 }
 
 // handOver asks leaders for graceful transfers, and returns the elections that they could not or
-// did not prepare, or for which they have been asked in vain for too long. It stops when a
+// did not prepare, or for which requests have failed for too long. It stops when a
 // connection to a node breaks, because an election after a failure must not wait.
 func (c *chair) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
@@ -127,7 +127,7 @@ type patience struct {
 	vain map[ask]tries
 }
 
-// tries are the times of the first and the last of consecutive requests in vain.
+// tries are the times of the first and the last of consecutive failed requests.
 type tries struct{ first, last time.Time }
 
 // ends reports whether the outcome of a request means that the leader is deposed instead.
@@ -144,7 +144,7 @@ func (p *patience) ends(ctx context.Context, err error, a ask, now time.Time) bo
 	return ctx.Err() == nil // else the request was interrupted
 }
 
-// tried counts a request in vain, and reports whether it was one too many.
+// tried counts a failed request, and reports whether it was one too many.
 func (p *patience) tried(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +160,7 @@ func (p *patience) tried(a ask, now time.Time) bool {
 	return now.Sub(t.first) >= handoverPatience
 }
 
-// over reports whether requests have been in vain for too long.
+// over reports whether requests have failed for too long.
 func (p *patience) over(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *patience) forget(a ask) {
 	delete(p.vain, a)
 }
 
-// passes reports whether a leader refused for what is over in a moment: it transfers the leadership for
+// passes reports whether a leader refused for a temporary reason: it transfers the leadership for
 // another request, or one of both had not applied yet what the other knew. The next decision asks again:
 // see patience. A leader that is deposed fails what it has in progress.
 func passes(err error) bool {

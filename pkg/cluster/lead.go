@@ -83,7 +83,7 @@ func (c *chair) observeTrash() {
 	c.trash.Observe(c.store.View(), now, now.UnixNano())
 }
 
-// former returns what is known of the previous controller: its registration before this node
+// former returns the known state of the previous controller: its registration before this node
 // proposes anything.
 func (c *chair) former(id meta.NodeID) controller.Former {
 	n, heard := c.store.Node(id), c.store.Members().LeaderContact()

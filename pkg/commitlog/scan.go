@@ -107,7 +107,7 @@ func (s *scanner) batch(pos int64) (Batch, error) {
 
 // resync searches for the first accepted intact batch after damage at pos.
 func (s *scanner) resync(pos int64, accept func(Batch) bool) (int64, bool, error) {
-	// If only the payload is damaged, the header still tells where the next batch is: that is
+	// If only the payload is damaged, the header still locates the next batch: that is
 	// better evidence than anything inside the damage.
 	if head, err := s.window(pos, headerBytes); err == nil {
 		if size, err := BatchSize(head); err == nil {

@@ -237,7 +237,7 @@ func serve(s *Subscription) {
 	s.ask.Serve()
 }
 
-// AtHand reports whether Take finds what is next without waiting for a disk or another node. Call it
+// AtHand reports whether Take finds the next message without waiting for a disk or another node. Call it
 // from Take's goroutine.
 func (s *Subscription) AtHand() bool {
 	set := s.Sources.Load()

@@ -172,7 +172,7 @@ func (c claimant) startedBefore() bool {
 	return self != nil && self.Incarnation > 1
 }
 
-// count logs, at every start, what was moved aside.
+// count logs, at every start, the data that was moved aside.
 func (c claimant) count() (foreign int) {
 	names, err := c.dir.FS.ReadDir(c.dir.Root)
 	if err != nil {

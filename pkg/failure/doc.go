@@ -2,7 +2,7 @@
 // protocol, a program over HTTP, an operator at brokerctl, or another node.
 //
 // It decides how each failure is called on each of these ways, and nothing else: who fails
-// returns a row of the registry, and who tells of it reads the row.
+// returns a row of the registry, and every report of it reads the row.
 //
 // Invariants:
 //

@@ -112,7 +112,7 @@ func (id *Identity) User(d *access.Directory, now int64) *access.User {
 	return d.User(id.user)
 }
 
-// Expires returns when the identity ends by itself, ns since 1970; 0: never.
+// Expires returns when the identity expires, ns since 1970; 0: never.
 func (id *Identity) Expires() int64 {
 	if id == nil || id.token == nil {
 		return 0

@@ -166,7 +166,7 @@ func (r *Reserved) parse(f *field) (option bool, err error) {
 	return false, nil
 }
 
-// bounded returns what is wrong with the text of a key.
+// bounded returns why the text of a key is invalid.
 func (f *field) bounded(most int) error {
 	if !f.isText || len(f.text) == 0 || len(f.text) > most {
 		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", errOption, f.key, most)

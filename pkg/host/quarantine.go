@@ -351,7 +351,7 @@ func (hp *Held) spoil() (first bool) {
 	return hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.state.CompareAndSwap(int32(suspected), int32(damaged))
 }
 
-// elsewhere reports whether other in-sync replicas hold what is damaged here.
+// elsewhere reports whether other in-sync replicas hold the part that is damaged here.
 func (q *Quarantine) elsewhere(h *Topic, i int) bool {
 	t := h.Config()
 	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0

@@ -25,7 +25,7 @@ import (
 // repair.For has passed, no consumer skips the damage. The field sought has the state of each
 // range.
 //
-// The content of another copy is what was lost if that copy agrees, by epoch, offset and checksum,
+// The content of another copy replaces the lost part if that copy agrees, by epoch, offset and checksum,
 // in the batch after the damage: logs that are the same in one batch are the same below it. At the
 // end of the log there is no such batch. Then the last batch of the range must end there, in the
 // epoch that this log still knows: one leader wrote all batches of an epoch.

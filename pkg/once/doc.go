@@ -4,6 +4,6 @@
 // come from.
 //
 // Invariants: within the window an id is in the log at most once. A publish succeeds once each of
-// its messages is committed, by itself or by an earlier publish. A refused publish has stored
+// its messages is committed, by this publish or by an earlier one. A refused publish has stored
 // nothing.
 package once

@@ -53,7 +53,7 @@ type Answerer interface {
 	Touch(id seq.MessageID) error
 }
 
-// Prospect tells what a Take would find.
+// Prospect predicts the result of a Take.
 type Prospect interface {
 	// AtHand reports whether Take finds the next message without waiting for a disk or another
 	// node. The rules for calling Take apply.

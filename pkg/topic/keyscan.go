@@ -104,7 +104,7 @@ func (x *keyScan) releaseLocked() {
 	}
 }
 
-// intactElsewhere reports whether other replicas may hold what is damaged here.
+// intactElsewhere reports whether other replicas may hold the part that is damaged here.
 func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
 	return p.o.Elsewhere != nil && p.o.Elsewhere(d)
 }

@@ -177,7 +177,7 @@ func (s *Standby) takes(number stamp) {
 	s.files.journal.setSnapshot(number)
 }
 
-// keep adds to a snapshot of the leader what is known here as finished, and reports whether there
+// keep adds to a snapshot of the leader the messages known here as finished, and reports whether there
 // was any. holds means that the result equals the stored snapshot.
 func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 	s.mu.Lock()

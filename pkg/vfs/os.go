@@ -150,7 +150,7 @@ func (s OS) OpenVolume(name string) (Volume, error) {
 	return osVolume{f}, nil
 }
 
-// osVolume is the file system of an open file. The kernel tells each open file of a failed write once.
+// osVolume is the file system of an open file. The kernel reports a failed write to each open file once.
 type osVolume struct{ *os.File }
 
 // Sync implements Volume with syncfs(2).

@@ -21,7 +21,7 @@ import (
 // statsdDial is the patience with finding a statsd.
 const statsdDial = time.Second
 
-// StatsdOptions define what is pushed to statsd, and where.
+// StatsdOptions define the statistics pushed to statsd, and the address.
 type StatsdOptions struct {
 	Address string // host:port, over UDP
 	// Prefix is the prefix of every name; %s is replaced by the node's broadcast address and HTTP

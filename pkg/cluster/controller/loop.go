@@ -107,7 +107,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // observe reports the outcome of a probe to the detector. A probe without an answer or a refusal
-// is silence, which the detector notices by itself.
+// is silence, which the detector notices without help.
 func (c *Core) observe(a answer, now time.Time) {
 	switch {
 	case a.err == nil:

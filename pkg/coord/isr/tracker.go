@@ -71,7 +71,7 @@ func (t *Tracker) Ack(node meta.NodeID, end seq.Offset) (committed seq.Offset, m
 	return t.advance()
 }
 
-// Forget drops what is believed of a node: its session ended, and a new one
+// Forget drops the state of a node: its session ended, and a new one
 // starts with a new comparison of logs.
 func (t *Tracker) Forget(node meta.NodeID) {
 	m := t.member(node)
@@ -86,7 +86,7 @@ func (t *Tracker) Propose(members []meta.NodeID) {
 	}
 }
 
-// Withdraw forgets what was proposed: it was refused and will never be applied.
+// Withdraw drops a proposal: it was refused and will never be applied.
 func (t *Tracker) Withdraw() (committed seq.Offset, moved bool) {
 	for i := range t.members {
 		t.members[i].pending = false

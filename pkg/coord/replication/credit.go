@@ -101,7 +101,7 @@ func (s *sender) spend(n int) bool {
 // returns false, in which case the sender is in line.
 func (s *sender) claim(n int) bool { return s.reserve(n) && s.spend(n) }
 
-// giveBack returns what was spent on a request with a payload of n bytes.
+// giveBack returns the credit of a request with a payload of n bytes.
 func (s *sender) giveBack(n int) {
 	c := s.credit
 	n += c.request
@@ -137,7 +137,7 @@ func (s *sender) reserveLocked(n int) {
 	s.credit.used += n
 }
 
-// releaseLocked returns what is reserved.
+// releaseLocked returns the reserved credit.
 func (s *sender) releaseLocked() {
 	s.held -= s.reserved
 	s.credit.used -= s.reserved

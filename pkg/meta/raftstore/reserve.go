@@ -204,7 +204,7 @@ func (r *reserve) takes(bytes int) bool {
 	return room >= min(floorSteps*r.step(), r.size/4)+int64(bytes)*writtenPerByte
 }
 
-// state describes what is left; "" if the reserve is complete.
+// state describes the remaining reserve; "" if the reserve is complete.
 func (r *reserve) state() string {
 	if !r.isLow() {
 		return ""
