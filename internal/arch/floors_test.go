@@ -129,7 +129,6 @@ var floors = map[string]int{
 	"internal/lane":      0, // likewise
 	"internal/logtest":   0, // log lines for tests
 	"internal/config":    8,
-	"internal/coordtest": 4, // replicas in memory for tests
 	"internal/lookupd":   10,
 	"internal/manual":    1,  // for both programs
 	"internal/model":     0,  // a model of the replication protocol

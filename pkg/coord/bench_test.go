@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/coordtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -39,7 +38,7 @@ func BenchmarkBatched(b *testing.B) {
 }
 
 func benchmark(b *testing.B, replicas int, disk string, producers, window int) {
-	net := coordtest.NewNetwork()
+	net := NewNetwork()
 	v := coord.View{Epoch: 1, Version: 1, Leader: "a", ISR: three[:replicas], MinISR: 1, Sync: meta.SyncAlways()}
 	var all []*coord.Replica
 	for _, id := range three[:replicas] {

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/coordtest"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -26,7 +25,7 @@ import (
 // nodes at once.
 type cluster struct {
 	t     testing.TB
-	net   *coordtest.Network
+	net   *Network
 	nodes map[meta.NodeID]*node
 	alive sync.WaitGroup // timers of proposals
 
@@ -118,7 +117,7 @@ func newSizedCluster(t testing.TB, sizes limit.Sizes, isr ...meta.NodeID) *clust
 // begin starts the nodes, with the given ones in sync.
 func (c *cluster) begin(isr []meta.NodeID) {
 	c.t.Helper()
-	c.net, c.nodes = coordtest.NewNetwork(), map[meta.NodeID]*node{}
+	c.net, c.nodes = NewNetwork(), map[meta.NodeID]*node{}
 	c.net.SetMaxFrame(c.sizes.OrDefault().Frame)
 	c.view = coord.View{Epoch: 0, Version: 1, ISR: isr, MinISR: 2, Sync: meta.SyncAlways()}
 	for _, id := range three {
@@ -136,7 +135,7 @@ func newBudgetCluster(t testing.TB, budget *coord.Budget) *cluster {
 // newSharingCluster is a cluster whose terms share a budget and credits.
 func newSharingCluster(t testing.TB, sizes limit.Sizes, budget *coord.Budget, credits *coord.Credits) *cluster {
 	t.Helper()
-	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, sizes: sizes, budget: budget, credits: credits}
+	c := &cluster{t: t, net: NewNetwork(), nodes: map[meta.NodeID]*node{}, sizes: sizes, budget: budget, credits: credits}
 	c.view = coord.View{Epoch: 0, Version: 1, ISR: three, MinISR: 2, Sync: meta.SyncAlways()}
 	for _, id := range three {
 		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})
@@ -148,7 +147,7 @@ func newSharingCluster(t testing.TB, sizes limit.Sizes, budget *coord.Budget, cr
 // newCatchUpCluster is a cluster with two replicas in sync, whose terms share a CatchUp.
 func newCatchUpCluster(t testing.TB, catchUp *replication.CatchUp) *cluster {
 	t.Helper()
-	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, catchUp: catchUp}
+	c := &cluster{t: t, net: NewNetwork(), nodes: map[meta.NodeID]*node{}, catchUp: catchUp}
 	c.view = coord.View{Epoch: 0, Version: 1, ISR: []meta.NodeID{"a", "b"}, MinISR: 2, Sync: meta.SyncAlways()}
 	for _, id := range three {
 		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/coordtest"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -307,7 +306,7 @@ func TestOldEntryHasUnknownOutcome(t *testing.T) {
 // refused and stays unwritten.
 func TestStalledDiskRefusesWaitingPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
+		c := &cluster{t: t, net: NewNetwork(), nodes: map[meta.NodeID]*node{}}
 		c.view = coord.View{Version: 1, ISR: three[:1], MinISR: 1, Sync: meta.SyncAlways(), Replicas: []coord.ReplicaView{{Node: "a"}}}
 		disk := vfstest.NewFaulty(vfs.NewMem())
 		c.start("a", disk)

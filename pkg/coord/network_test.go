@@ -1,4 +1,4 @@
-package coordtest
+package coord_test
 
 import (
 	"bytes"
@@ -28,30 +28,34 @@ var (
 // must not wait. It owns the payload.
 type Handler func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
 
-// Network connects nodes in memory. Its methods are safe for concurrent use.
+// Network connects replicas in memory, in real or virtual time, with delays, broken sessions, one-way
+// partitions and dead nodes. As with the real transport, calls of a session arrive in order, one at a
+// time; a call completes exactly once, with its response or an error; when a link reports its session
+// down, all calls of that session have completed; a session that lost something ends. Its methods are
+// safe for concurrent use.
 type Network struct {
 	running sync.WaitGroup // goroutines that carry something
 
 	mu       sync.Mutex // guards what follows and all pipes
 	handlers map[meta.NodeID]Handler
-	pipes    map[way]*pipe
-	cut      map[way]bool
+	pipes    map[direction]*pipe
+	cut      map[direction]bool
 	delay    func(from, to meta.NodeID) time.Duration
-	maxFrame int               // 0: any size passes
-	rates    map[way]int       // bytes a second; 0: any number
-	free     map[way]time.Time // when what was sent at a rate has left
+	maxFrame int                     // 0: any size passes
+	rates    map[direction]int       // bytes a second; 0: any number
+	free     map[direction]time.Time // when what was sent at a rate has left
 }
 
-// way is a direction from one node to another.
-type way struct{ from, to meta.NodeID }
+// direction is from one node to another.
+type direction struct{ from, to meta.NodeID }
 
-func (w way) back() way { return way{w.to, w.from} }
+func (w direction) back() direction { return direction{w.to, w.from} }
 
 // NewNetwork returns a network without nodes and without delays.
 func NewNetwork() *Network {
 	return &Network{
-		handlers: map[meta.NodeID]Handler{}, pipes: map[way]*pipe{}, cut: map[way]bool{},
-		rates: map[way]int{}, free: map[way]time.Time{},
+		handlers: map[meta.NodeID]Handler{}, pipes: map[direction]*pipe{}, cut: map[direction]bool{},
+		rates: map[direction]int{}, free: map[direction]time.Time{},
 		delay: func(_, _ meta.NodeID) time.Duration { return 0 },
 	}
 }
@@ -77,12 +81,12 @@ func (n *Network) SetMaxFrame(bytes int) {
 func (n *Network) SetRate(from, to meta.NodeID, rate int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.rates[way{from, to}] = rate
+	n.rates[direction{from, to}] = rate
 }
 
 // departLocked returns when size bytes have left on a way with a rate; the zero
 // time: at once.
-func (n *Network) departLocked(w way, size int) time.Time {
+func (n *Network) departLocked(w direction, size int) time.Time {
 	rate := n.rates[w]
 	if rate == 0 {
 		return time.Time{}
@@ -129,7 +133,7 @@ func (n *Network) Kill(id meta.NodeID) {
 func (n *Network) SetCut(from, to meta.NodeID, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.cut[way{from, to}] = cut
+	n.cut[direction{from, to}] = cut
 	n.reconnectLocked()
 }
 
@@ -137,7 +141,7 @@ func (n *Network) SetCut(from, to meta.NodeID, cut bool) {
 func (n *Network) Break(a, b meta.NodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, w := range []way{{a, b}, {b, a}} {
+	for _, w := range []direction{{a, b}, {b, a}} {
 		if p := n.pipes[w]; p != nil && p.up {
 			p.breakLocked(false)
 		}
@@ -161,7 +165,7 @@ func (p peers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 	n := p.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	w := way{p.self, node}
+	w := direction{p.self, node}
 	pp := n.pipes[w]
 	if pp == nil {
 		pp = &pipe{net: n, way: w, links: map[*link]bool{}, calls: map[*call]bool{}}
@@ -203,7 +207,7 @@ func (n *Network) reconnectLocked() {
 // links. The network's mutex guards it.
 type pipe struct {
 	net      *Network
-	way      way
+	way      direction
 	links    map[*link]bool
 	session  uint64
 	up       bool
@@ -269,7 +273,7 @@ func (p *pipe) starveLocked() {
 	})
 }
 
-func (n *Network) arrival(w way) time.Time {
+func (n *Network) arrival(w direction) time.Time {
 	if d := n.delay(w.from, w.to); d > 0 {
 		return time.Now().Add(d)
 	}

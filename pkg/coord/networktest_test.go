@@ -1,4 +1,4 @@
-package coordtest
+package coord_test
 
 import (
 	"errors"
