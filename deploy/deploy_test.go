@@ -317,6 +317,8 @@ func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 func TestDeploymentsPassATokenToBrokerctl(t *testing.T) {
 	if unit := read(t, "systemd/brokerd-backup.service"); !strings.Contains(unit, "\nEnvironmentFile=-/etc/brokerd/backup.env\n") {
 		t.Error("the backup reads no token")
+	} else if !strings.Contains(unit, `--keep-last "$$BROKERD_BACKUP_KEEP" --yes'`+"\n") {
+		t.Error("the unit keeps all backups")
 	}
 	var plays []struct {
 		Tasks []struct {

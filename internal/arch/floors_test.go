@@ -186,6 +186,7 @@ var soleImporters = map[string][]string{
 	"go.opentelemetry.io/proto/":       {"pkg/otlp"},
 	"google.golang.org/protobuf/":      {"pkg/otlp"},
 	"github.com/minio/":                {"pkg/backup/s3store"},
+	module + "/pkg/backup/s3store":     {"internal/backupctl"}, // it has the library
 	"go.uber.org/goleak":               {},
 	"pgregory.net/rapid":               {},
 	"github.com/rogpeppe/go-internal/": {},

@@ -5,14 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/internal/s3test"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/backup/s3store"
 	"github.com/brokerd/brokerd/pkg/brokertest"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -92,6 +96,15 @@ func verified(t *testing.T, r *backup.Repository, m *backup.Manifest) []error {
 	return append(wrong, err)
 }
 
+// bucketOf returns a repository in a bucket.
+func bucketOf(t *testing.T) *backup.Repository {
+	t.Helper()
+	service := s3test.Start(t, false)
+	return backup.In(must(s3store.Open("s3://"+s3test.Bucket+"/x", s3store.Options{Getenv: func(name string) string {
+		return map[string]string{"AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.SecretKey, "AWS_ENDPOINT_URL": service.URL}[name]
+	}}))(t))
+}
+
 // fill creates topics of each kind.
 func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
 	t.Helper()
@@ -129,6 +142,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	from := clusterOf(t, nodes...)
 	fill(ctx, t, from)
 	nodes[0].Kill() // partitions get other leaders
+	bucket := bucketOf(t)
+	done(t, errors.Join(verified(t, bucket, must(from.Make(ctx, bucket, backups.Create{Tool: "test"}))(t).Manifest)...))
 	made := must(from.Make(ctx, d, backups.Create{Tool: "test"}))(t)
 	names := func(m *backup.Manifest) (all []string) {
 		for _, x := range m.Topics {
@@ -171,7 +186,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 	if _, err := to.Restore(ctx, d, m.Topic("orders"), "orders", 1, false); !errors.Is(err, backups.ErrTopicThere) {
 		t.Errorf("over a topic that is there: %v", err)
 	}
-	must(to.Restore(ctx, d, m.Topic("orders"), "beside", 1, false))(t)
+	m = must(bucket.Load(ctx, ""))(t)
+	must(to.Restore(ctx, bucket, m.Topic("orders"), "beside", 1, false))(t)
 	if was, is := contents(t, to, "orders", "a"), contents(t, to, "beside", "a"); !slices.Equal(was, is) {
 		t.Errorf("beside: %d and %d pending messages", len(was), len(is))
 	}
@@ -181,7 +197,8 @@ func TestEveryMessageAndPositionIsRestored(t *testing.T) {
 // a recreated topic.
 func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	t.Parallel()
-	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
+	dir := t.TempDir()
+	ctx, d := t.Context(), backup.In(backup.Dir(dir))
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
 	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
@@ -203,6 +220,12 @@ func TestSecondBackupCopiesOnlyNewData(t *testing.T) {
 	if n, _ := m.Totals(); n != backup.ChunkMessages+503 {
 		t.Errorf("the second holds %d messages", n)
 	}
+	done(t, os.Remove(filepath.Join(dir, "chunks", m.Topics[0].Partitions[0].Chunks[0].SHA256+".gz"))) // it was damaged
+	if wrong := errors.Join(verified(t, d, m)...); wrong == nil {
+		t.Error("the missing chunk is not found")
+	}
+	take(backup.ChunkMessages + 503)
+	done(t, errors.Join(verified(t, d, m)...)) // the earlier backup is intact again
 	to := clusterOf(t, brokertest.Start(t))
 	must(to.Restore(ctx, d, m.Topic("t"), "t", 0, false))(t)
 	if was, is := contents(t, c, "t", "c"), contents(t, to, "t", "c"); !slices.Equal(was, is) {

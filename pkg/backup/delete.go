@@ -162,7 +162,10 @@ func (r *Repository) removeManifests(ctx context.Context, names listing, d *Dele
 		gone = append(gone, partialName(id))
 	}
 	for _, id := range d.Backups {
-		gone = append(gone, partialName(id), manifestName(id))
+		gone = append(gone, manifestName(id))
+	}
+	for _, o := range names.spent {
+		gone = append(gone, o.Name)
 	}
 	for _, o := range names.deleting {
 		if !r.fresh(o) {

@@ -91,6 +91,7 @@ func readable(err error) bool {
 type listing struct {
 	complete []string // ids, in order
 	partial  []Object // without those that are complete
+	spent    []Object // markers beside their manifests: the last step was interrupted
 	deleting []Object
 }
 
@@ -114,8 +115,11 @@ func (r *Repository) names(ctx context.Context) (l listing, err error) {
 		}
 	}
 	slices.Sort(l.complete)
-	l.partial = slices.DeleteFunc(l.partial, func(o Object) bool { // it was interrupted after its manifest was stored
+	l.partial = slices.DeleteFunc(l.partial, func(o Object) bool {
 		_, done := slices.BinarySearch(l.complete, idOf(o))
+		if done {
+			l.spent = append(l.spent, o)
+		}
 		return done
 	})
 	return l, nil

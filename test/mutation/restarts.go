@@ -76,6 +76,18 @@ func backupMistakes() []mistake {
 			old: `if !ok || string(rest) != "sha256 "`, with: `if !ok || false && string(rest) != "sha256 "`, tests: format, run: "Damage",
 		},
 		{
+			name: "backup: a deletion removes chunks that other backups use", file: "pkg/backup/delete.go",
+			old: "if used[o.sum] {", with: "if false {", tests: format, run: "Deletion",
+		},
+		{
+			name: "backup: it begins while others are deleted", file: "pkg/backup/work.go",
+			old: "if w.r.fresh(o) {", with: "if false {", tests: format, run: "TestBackupsAndDeletionsExcludeEachOther",
+		},
+		{
+			name: "backup: a chunk that is missing is not copied again", file: "internal/backups/create.go",
+			old: "return !t.w.Has(&c)", with: "return false", tests: copies, run: "TestSecondBackupCopiesOnlyNewData",
+		},
+		{
 			name: "backup: what was finished behind a gap is delivered again", file: "internal/backups/restore.go",
 			old: "finished = add(finished, is, is+1)", with: "_ = add", tests: copies, run: "TestPlanFinishesFinishedMessages",
 		},
