@@ -52,6 +52,7 @@ func TestFullDiskRefusesPublishesAndConsumingContinues(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	faulty.Decide(nil)
+	n.Host.Disk.Look() // as happens soon
 	n.put("t", "d")
 	if got := c.take(1); got != "d" {
 		t.Errorf("with room again got %q", got)

@@ -91,7 +91,7 @@ func (w *Writer) roomLocked(n int64) error {
 			return err
 		}
 		if err := w.outputLocked(n); err != nil {
-			return refuse("create segment", err)
+			return l.refuseAppend("create segment", err)
 		}
 		o := l.out
 		end := o.seg.size.Load() + n
@@ -103,12 +103,20 @@ func (w *Writer) roomLocked(n int64) error {
 		}
 		if err := o.reserve(end, segmentBytes(l)); err != nil {
 			if vfs.LacksRoom(err) {
-				return refuse("reserve disk space", err)
+				return l.refuseAppend("reserve disk space", err)
 			}
 			return l.fail(err)
 		}
 		return nil
 	}
+}
+
+// refuseAppend marks the error of an append as a refusal, and reports a lack of space.
+func (l *Log) refuseAppend(doing string, err error) error {
+	if l.opts.OnNoRoom != nil && vfs.LacksRoom(err) && !vfs.OutOfFiles(err) {
+		l.opts.OnNoRoom(err)
+	}
+	return refuse(doing, err)
 }
 
 // refuse marks an error as a refusal: nothing was changed.
@@ -185,7 +193,7 @@ func (w *Writer) writeLocked(raw []byte) error {
 	case err == nil:
 		return nil
 	case undone:
-		return refuse("appending", err)
+		return w.log.refuseAppend("appending", err)
 	default:
 		return w.log.fail(err)
 	}

@@ -7,6 +7,8 @@
 //   - Space reserved for appends counts until a measurement of the disk includes it: between
 //     two measurements no more is reserved than was free.
 //   - If the disk cannot be measured, the last measurement stays in effect.
+//   - A disk that has refused a write for lack of space is low, whatever is measured, until a
+//     trial shows that it has room.
 //
 // Start at Space.
 package diskspace
@@ -170,6 +172,7 @@ type Space struct {
 	reserve uint64
 	log     *slog.Logger
 
+	denials  denials
 	low      atomic.Bool // publishes are refused
 	brimful  atomic.Bool // there is too little room for replicated data
 	fewFiles atomic.Bool // inodes are lacking, according to the last measurement
@@ -179,7 +182,7 @@ type Space struct {
 
 // New returns the disk of a directory. At most reserve bytes of it are kept free.
 func New(fs vfs.FS, dir string, reserve uint64, log *slog.Logger) *Space {
-	return &Space{fs: fs, dir: dir, reserve: reserve, log: log}
+	return &Space{fs: fs, dir: dir, reserve: reserve, log: log, denials: denials{wakeup: make(chan struct{}, 1)}}
 }
 
 // Look measures the disk and returns the level. Publishes are refused while less
@@ -206,11 +209,19 @@ func (s *Space) Look() Room {
 	if u.FewFiles && reserve > 0 { // as if bytes were lacking
 		shown = min(shown, reserve-1)
 	}
+	denied := s.denied(u.Free, reserve)
+	if denied != nil {
+		reserve = max(reserve, 1)
+		shown = min(shown, reserve-1)
+	}
 	r := s.level.observe(time.Now(), shown, reserve)
 	if full := r <= Low; s.low.Swap(full) != full {
 		if full && u.FewFiles {
 			s.log.Error("file system nearly out of inodes: publishes are refused until files are removed from it (df -i), and leadership moves to in-sync replicas with free space",
 				"path", s.dir, "free_bytes", u.Free)
+		} else if full && denied != nil && u.Free >= reserve {
+			s.log.Error("system refuses writes for lack of space although the disk has free space, as a quota does: publishes are refused until it accepts them, and leadership moves to in-sync replicas with free space",
+				"path", s.dir, "free_bytes", u.Free, "error", denied)
 		} else if full {
 			s.log.Error("disk nearly full: publishes are refused until space is freed, and leadership moves to in-sync replicas with free space",
 				"free_bytes", u.Free, "reserve_bytes", reserve)
@@ -236,14 +247,6 @@ func (s *Space) Spare(n int) bool { return !s.low.Load() && s.headroom.spare(int
 
 // Low reports whether publishes are refused for lack of free space.
 func (s *Space) Low() bool { return s.low.Load() }
-
-// Shortage describes for operators what is lacking if Low reports true, and what to do.
-func (s *Space) Shortage() string {
-	if s.fewFiles.Load() {
-		return "file system nearly out of inodes, however many bytes are free: publishes are refused until files are removed from it (df -i)"
-	}
-	return "disk nearly full: publishes are refused until space is freed"
-}
 
 // Brimful reports whether followers on this node accept no messages for lack of
 // free space.

@@ -73,7 +73,7 @@ func Of(err error) *Kind {
 		return k
 	}
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return DiskFull
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return OutcomeUnknown

@@ -59,6 +59,7 @@ func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 		case <-d.overfull:
 			d.retention.overfull()
 			continue
+		case <-d.disk.Denied():
 		case <-timer.C:
 		}
 		pause := d.o.RetentionInterval

@@ -31,8 +31,8 @@ func (n *Host) NotReady(now time.Time) []health.Reason {
 	if err := n.life.failed.Load(); err != nil {
 		reasons = append(reasons, health.Reason{Code: "disk_failed", Count: 1, What: (*err).Error()})
 	}
-	if n.Disk.Low() {
-		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: n.Disk.Shortage()})
+	if short := n.Disk.Shortage(); short != "" {
+		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: short})
 	}
 	if full := n.o.Meta.Members().FullDisk(); full != "" {
 		reasons = append(reasons, health.Reason{Code: "metadata_disk_full", Count: 1, What: "metadata disk full, nothing can be created or altered while this node leads the metadata: " + full})

@@ -115,7 +115,9 @@ func reasonOf(err error) reason {
 		{failure.ShuttingDown, reasonExiting},
 		{failure.DiskFull, reasonDiskFull},
 		{failure.TopicFull, reasonTopicFull},
+		{failure.NoSpace, reasonDiskFull},
 		{syscall.ENOSPC, reasonDiskFull},
+		{syscall.EDQUOT, reasonDiskFull},
 	} {
 		if errors.Is(err, known.err) {
 			return known.reason

@@ -8,6 +8,7 @@ func mistakesOfLimits() []mistake {
 		creditMistakes(),
 		catchUpMistakes(),
 		edgeMistakes(),
+		quotaMistakes(),
 		memoryMistakes(),
 		laggingMistakes(),
 		turnMistakes(),
@@ -224,6 +225,22 @@ func edgeMistakes() []mistake {
 			name: "a bounded log has segments of the usual size", file: "pkg/commitlog/writer.go",
 			old: "if bound := l.bound.Load(); bound > 0 {", with: "if bound := l.bound.Load(); bound < 0 {",
 			tests: []string{"./pkg/commitlog"}, run: "BoundedBelow",
+		},
+	}
+}
+
+// quotaMistakes concern a lack of space that the file system does not report.
+func quotaMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a write that a quota refused does not make the disk low", file: "pkg/diskspace/denied.go",
+			old: "last := s.denials.last.Load()\n\tif last == nil {", with: "last := s.denials.last.Load()\n\tif last == nil || free > 0 {",
+			tests: []string{"./pkg/diskspace"}, run: "TestQuota",
+		},
+		{
+			name: "a log does not report an append that a quota refused", file: "pkg/commitlog/writer.go",
+			old: "l.opts.OnNoRoom != nil && vfs.LacksRoom(err)", with: "l.opts.OnNoRoom == nil && vfs.LacksRoom(err)",
+			tests: []string{"./pkg/broker"}, run: "TestLeaderUnderQuota",
 		},
 	}
 }
