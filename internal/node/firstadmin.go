@@ -31,6 +31,7 @@ type firstAdmin struct {
 	directory    func() *access.Directory
 	log          *slog.Logger
 	secret       atomic.Pointer[string] // nil: there is none
+	settled      bool                   // the last attempt to write or remove the file succeeded; run owns it once it was called
 }
 
 func newFirstAdmin(c *Config, directory func() *access.Directory) *firstAdmin {
@@ -81,6 +82,15 @@ func (f *firstAdmin) refresh() error {
 	return nil
 }
 
+// settle is refresh that logs a failure, after which run retries. It does not prevent a start: on a disk without a free
+// byte, consuming has to continue to free some.
+func (f *firstAdmin) settle() {
+	err := f.refresh()
+	if f.settled = err == nil; !f.settled {
+		f.log.Warn("cannot set up the first administrator; retrying", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
+	}
+}
+
 func (f *firstAdmin) remove() error {
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -107,13 +117,12 @@ func (f *firstAdmin) run(ctx context.Context, changed func() <-chan struct{}) {
 	was := f.wanted()
 	for {
 		next, again := changed(), (<-chan time.Time)(nil)
-		if is := f.wanted(); is != was {
-			if err := f.refresh(); err == nil {
-				was = is
-			} else {
-				f.log.Warn("cannot set up the first administrator; retrying", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
-				again = time.After(firstAdminRetry)
-			}
+		if is := f.wanted(); is != was || !f.settled {
+			was = is
+			f.settle()
+		}
+		if !f.settled {
+			again = time.After(firstAdminRetry)
 		}
 		select {
 		case <-next:

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,40 @@ func TestFirstAdministratorFileIsRetried(t *testing.T) {
 			t.Errorf("the file is there still: %v", err)
 		}
 	})
+}
+
+// A node on a disk without a free byte starts, since consuming frees space. Its file is written later. Once it exited.
+func TestFirstAdministratorFileDoesNotPreventStart(t *testing.T) {
+	var said strings.Builder
+	c := testNode(t)
+	c.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	c.FirstAdminFile = filepath.Join(t.TempDir(), "absent", FirstAdminFile) // cannot be written
+	n, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if !strings.Contains(said.String(), "cannot set up the first administrator; retrying") {
+		t.Errorf("the log says %q", said.String())
+	}
+	if err := os.Mkdir(filepath.Dir(c.FirstAdminFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { n.first.run(ctx, n.member.Store().Changed); close(done) }()
+	for n.first.secret.Load() == nil {
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
+	if text, err := os.ReadFile(c.FirstAdminFile); err != nil || !n.first.is(strings.TrimSpace(string(text))) {
+		t.Errorf("the file has %q, %v", text, err)
+	}
 }
 
 // An administrator whose credential is a client certificate does not count on a node that verifies

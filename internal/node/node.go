@@ -120,9 +120,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if err := n.openServers(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	if err := n.first.refresh(); err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
+	n.first.settle()
 	n.front.Open(n.admin.Handler())
 	n.lookupFront.Open(n.admin.LookupHandler())
 	return n, nil
