@@ -32,16 +32,16 @@ func (s *nodeTopics) route(t *nsqform.Router) {
 	post("/topic/empty", s.emptyTopic)
 	post("/topic/pause", s.pauseTopic(true))
 	post("/topic/unpause", s.pauseTopic(false))
-	post("/channel/create", s.createChannel)
-	post("/channel/delete", s.deleteChannel)
-	post("/channel/empty", s.onChannel(func(ctx context.Context, topic, channel string) error {
-		return s.broker.EmptyChannel(ctx, topic, channel)
+	post("/channel/create", s.onChannel(nsqform.NewChannelParams, func(ctx context.Context, topic, channel string) error {
+		return s.broker.CreateChannel(ctx, topic, channel, false)
 	}))
-	post("/channel/pause", s.onChannel(func(ctx context.Context, topic, channel string) error {
+	post("/channel/delete", s.deleteChannel)
+	post("/channel/empty", s.onChannel(nsqform.ChannelParams, s.broker.EmptyChannel))
+	post("/channel/pause", s.onChannel(nsqform.ChannelParams, func(ctx context.Context, topic, channel string) error {
 		return s.broker.PauseChannel(ctx, topic, channel, true)
 	}))
 	post("/channel/setoffset", s.setOffset)
-	post("/channel/unpause", s.onChannel(func(ctx context.Context, topic, channel string) error {
+	post("/channel/unpause", s.onChannel(nsqform.ChannelParams, func(ctx context.Context, topic, channel string) error {
 		return s.broker.PauseChannel(ctx, topic, channel, false)
 	}))
 }
@@ -97,18 +97,6 @@ func (s *nodeTopics) pauseTopic(paused bool) nsqform.Endpoint {
 	}
 }
 
-// createChannel creates a channel of an existing topic.
-func (s *nodeTopics) createChannel(r *http.Request) (any, error) {
-	topic, channel, err := nsqform.NewChannelParams(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Whole(r, topic); err != nil {
-		return nil, err
-	}
-	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
-}
-
 // deleteChannel deletes a channel. One that was just deleted in another way, or at
 // another node, is not missed.
 func (s *nodeTopics) deleteChannel(r *http.Request) (any, error) {
@@ -129,10 +117,10 @@ func (s *nodeTopics) deleteChannel(r *http.Request) (any, error) {
 	return nil, err
 }
 
-// onChannel is an endpoint that does something to an existing channel.
-func (s *nodeTopics) onChannel(do func(ctx context.Context, topic, channel string) error) nsqform.Endpoint {
+// onChannel is an endpoint that does something to the channel that names returns, of an existing topic.
+func (s *nodeTopics) onChannel(names func(*http.Request) (topic, channel string, err error), do func(ctx context.Context, topic, channel string) error) nsqform.Endpoint {
 	return func(r *http.Request) (any, error) {
-		topic, channel, err := nsqform.ChannelParams(r)
+		topic, channel, err := names(r)
 		if err != nil {
 			return nil, err
 		}
