@@ -31,7 +31,7 @@ var longDocs = map[string]int{
 	"pkg/meta":      121, // the commands, each a type
 	"pkg/channel":   79,  // queries of a State beyond its 25 methods
 	"pkg/topic":     72,  // likewise of a Partition and a Channel
-	"pkg/operate":   62,  // the requests, each a type
+	"pkg/operate":   56,  // the requests, each a type
 	"pkg/nsq":       55,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type

@@ -116,7 +116,7 @@ func assemble(o Options) (*Broker, error) {
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)
 	return &Broker{
-		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, Recorder: operate.NewRecorder(n), Calls: c,
+		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, Recorder: &operate.Recorder{Node: n}, Calls: c,
 	}, nil
 }
 

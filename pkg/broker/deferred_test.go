@@ -57,7 +57,7 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 		var order []string
 		var after *operate.DeferredPlace
 		for {
-			page, err := operate.DeferralsOf(l.at("n3").Node).List(ctx, operate.ListDeferred{Topic: "t", Channel: "c", Window: until(45), After: after, Max: 2})
+			page, err := operate.Deferrals{Node: l.at("n3").Node}.List(ctx, operate.ListDeferred{Topic: "t", Channel: "c", Window: until(45), After: after, Max: 2})
 			if err != nil || page.Total != 5 {
 				t.Fatalf("%+v, %v", page, err)
 			}
@@ -78,7 +78,7 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 			if named != nil {
 				r.Named = map[int][]seq.Offset{0: named}
 			}
-			done, err := operate.DeferralsOf(l.at(at).Node).Reschedule(ctx, r)
+			done, err := operate.Deferrals{Node: l.at(at).Node}.Reschedule(ctx, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,13 +127,13 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 			{operate.Reschedule{Topic: "none", Channel: "c", Verb: deferral.Cancel}, failure.TopicNotFound},
 			{operate.Reschedule{Topic: "t", Channel: "c", Verb: "hasten"}, deferral.ErrUnknownVerb},
 		} {
-			if _, err := operate.DeferralsOf(l.leader("t", 0).Node).Reschedule(ctx, bad.r); !errors.Is(err, bad.want) {
+			if _, err := (operate.Deferrals{Node: l.leader("t", 0).Node}).Reschedule(ctx, bad.r); !errors.Is(err, bad.want) {
 				t.Errorf("%+v: %v", bad.r, err)
 			}
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := operate.DeferralsOf(l.leader("t", 0).Node).Reschedule(gone, operate.Reschedule{Topic: "t", Channel: "c", Verb: deferral.Cancel}); err == nil {
+		if _, err := (operate.Deferrals{Node: l.leader("t", 0).Node}).Reschedule(gone, operate.Reschedule{Topic: "t", Channel: "c", Verb: deferral.Cancel}); err == nil {
 			t.Error("went on for a caller that is gone")
 		}
 	})
@@ -168,7 +168,7 @@ func TestBulkActsOnDeferredMessagesAffectNoOthers(t *testing.T) {
 	named := func(verb deferral.Verb, offsets ...seq.Offset) {
 		t.Helper()
 		r := operate.Reschedule{Topic: "t", Channel: "c", Verb: verb, Named: map[int][]seq.Offset{0: offsets}}
-		if done, err := operate.DeferralsOf(l.at("n2").Node).Reschedule(ctx, r); err != nil || done[0].Count != len(offsets) {
+		if done, err := (operate.Deferrals{Node: l.at("n2").Node}).Reschedule(ctx, r); err != nil || done[0].Count != len(offsets) {
 			t.Fatalf("%+v, %v", done, err)
 		}
 	}

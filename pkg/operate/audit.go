@@ -12,24 +12,21 @@ import (
 const recordTimeout = 2 * time.Second
 
 // Recorder records operator actions and returns them.
-type Recorder struct{ node *Node }
-
-// NewRecorder returns the recorder of a node.
-func NewRecorder(n *Node) *Recorder { return &Recorder{n} }
+type Recorder struct{ Node *Node }
 
 // RecordAct adds an act of an operator to the audit log, and logs it. If it cannot be recorded,
 // only the log of this node has it. The same applies to an act that was refused because something
 // is unavailable: usually that is the metadata, which holds the audit log.
 func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
-	a.Node = o.node.Self
-	log := o.node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
+	a.Node = o.Node.Self
+	log := o.Node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
 	if a.Status == http.StatusServiceUnavailable {
 		log.Warn("operator action refused: it cannot be recorded in the audit log, because the node or the metadata is unavailable")
 		return // do not delay the answer further
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	if _, err := o.node.host.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
+	if _, err := o.Node.host.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
 		log.Warn("operator action not recorded in the audit log: metadata cannot be changed", "error", err)
 		return
 	}
@@ -37,4 +34,4 @@ func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 }
 
 // Journal returns the history kept in the metadata, as known on this node.
-func (o *Recorder) Journal() meta.Journal { return meta.JournalOf(o.node.Meta.View()) }
+func (o *Recorder) Journal() meta.Journal { return meta.JournalOf(o.Node.Meta.View()) }

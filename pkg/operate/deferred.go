@@ -15,10 +15,7 @@ import (
 )
 
 // Deferrals are the deferred messages of channels.
-type Deferrals struct{ node *Node }
-
-// DeferralsOf returns the deferred messages of the channels of a node's cluster.
-func DeferralsOf(o *Node) Deferrals { return Deferrals{o} }
+type Deferrals struct{ Node *Node }
 
 // DeferredPlace is the message after which a list of deferred messages continues.
 type DeferredPlace struct {
@@ -92,7 +89,7 @@ var askReschedule = question[rescheduleArgs, deferral.Done]{"reschedule", func(o
 
 // List returns a page of the deferred messages of a channel in all partitions.
 func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, err error) {
-	t, err := d.node.topics.Topic(l.Topic)
+	t, err := d.Node.topics.Topic(l.Topic)
 	if err != nil {
 		return out, err
 	}
@@ -100,7 +97,7 @@ func (d Deferrals) List(ctx context.Context, l ListDeferred) (out DeferredList, 
 	err = everywhere(partitionsOf(t), func(i int) (err error) {
 		a := deferredArgs{channelAt{l.Topic, l.Channel, i}, channel.DeferredPage{Window: l.Window, Max: min(l.Max, deferral.MaxPage)}}
 		a.After, a.From = l.After.from(i)
-		pages[i], err = atLeader(ctx, d.node, askDeferred, l.Topic, i, a)
+		pages[i], err = atLeader(ctx, d.Node, askDeferred, l.Topic, i, a)
 		return err
 	})
 	if err != nil {
@@ -137,7 +134,7 @@ type Rescheduled struct {
 // Reschedule cancels or advances messages in all affected partitions. If it fails, some may be
 // done: repeating the call does the rest.
 func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled, error) {
-	t, err := d.node.topics.Topic(r.Topic)
+	t, err := d.Node.topics.Topic(r.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +149,7 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 	var unsure atomic.Bool
 	err = everywhere(partitions, func(i int) (err error) {
 		a := rescheduleArgs{channelAt{r.Topic, r.Channel, i}, deferral.Selection{Offsets: r.Named[i], Window: r.Window}, r.Verb, r.DryRun}
-		all[i].Done, err = atLeader(ctx, d.node, askReschedule, r.Topic, i, a)
+		all[i].Done, err = atLeader(ctx, d.Node, askReschedule, r.Topic, i, a)
 		if err != nil && !r.DryRun && fate.Of(err) == fate.Uncertain {
 			unsure.Store(true)
 		}

@@ -8,10 +8,7 @@ import (
 )
 
 // Planner says what changes of topics would do, and what nodes would take. Its methods are safe for concurrent use.
-type Planner struct{ node *Node }
-
-// NewPlanner returns the Planner of a node.
-func NewPlanner(n *Node) Planner { return Planner{n} }
+type Planner struct{ Node *Node }
 
 var askLimit = question[forward.Nothing, int]{"limit", func(o *Node, _ context.Context, _ forward.Nothing) (int, error) {
 	return o.MaxMessage, nil
@@ -20,7 +17,7 @@ var askLimit = question[forward.Nothing, int]{"limit", func(o *Node, _ context.C
 // MessageLimit returns the size in bytes of the largest message that every node takes from its clients, and the
 // node with this limit. Nodes that do not answer are left out.
 func (p Planner) MessageLimit(ctx context.Context) (bytes int, node meta.NodeID) {
-	o := p.node
+	o := p.Node
 	bytes, node = o.MaxMessage, o.Self
 	for id, n := range askAll(ctx, o, askLimit, o.present(), func(meta.NodeID) forward.Nothing { return forward.Nothing{} }) {
 		if n < bytes || n == bytes && id < node {
@@ -32,5 +29,5 @@ func (p Planner) MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 
 // PlanTopic returns the topic that its creation would return, without creating it.
 func (p Planner) PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error) {
-	return p.node.topics.PlanTopic(name, cfg)
+	return p.Node.topics.PlanTopic(name, cfg)
 }

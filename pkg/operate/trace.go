@@ -23,21 +23,18 @@ type Traced struct {
 }
 
 // Traces gives operators access to the events of messages. Its methods are safe for concurrent use.
-type Traces struct{ node *Node }
-
-// TracesOf returns the Traced of a node.
-func TracesOf(o *Node) Traces { return Traces{o} }
+type Traces struct{ Node *Node }
 
 // Trace asks all nodes for traces, because nodes that no longer lead or hold the partition may
 // have recorded events.
 func (x Traces) Trace(ctx context.Context, q trace.Query) (Traced, error) {
 	var all []meta.NodeID
-	for _, n := range x.node.Meta.Nodes() {
+	for _, n := range x.Node.Meta.Nodes() {
 		all = append(all, n.ID)
 	}
 	var found map[string]trace.Found
 	for range traceRounds {
-		answers := askAll(ctx, x.node, askTrace, all, func(meta.NodeID) trace.Query { return q })
+		answers := askAll(ctx, x.Node, askTrace, all, func(meta.NodeID) trace.Query { return q })
 		if err := ctx.Err(); err != nil {
 			return Traced{}, err
 		}

@@ -11,14 +11,11 @@ import (
 )
 
 // Upgrader finishes upgrades: it raises the feature level of the cluster.
-type Upgrader struct{ node *Node }
-
-// NewUpgrader returns the Upgrader of a node.
-func NewUpgrader(n *Node) *Upgrader { return &Upgrader{n} }
+type Upgrader struct{ Node *Node }
 
 // Upgrade returns the progress of an upgrade.
 func (o *Upgrader) Upgrade() api.Upgrade {
-	s := o.node.Meta.View()
+	s := o.Node.Meta.View()
 	level, target := meta.LevelOf(s), level.Supported().Max
 	u := api.Upgrade{Level: uint32(level), Target: uint32(target), Lagging: []string{}, Unregistered: []string{}, Finalized: target <= level}
 	if u.Finalized {
@@ -27,7 +24,7 @@ func (o *Upgrader) Upgrade() api.Upgrade {
 	for _, n := range meta.Lagging(s, target) {
 		u.Lagging = append(u.Lagging, fmt.Sprintf("%s (%s, supports %v)", n.ID, n.Version, n.Levels))
 	}
-	for _, m := range o.node.members().Members {
+	for _, m := range o.Node.members().Members {
 		if s.Node(m.ID) == nil {
 			u.Unregistered = append(u.Unregistered, string(m.ID))
 		}
@@ -46,7 +43,7 @@ func (o *Upgrader) Finalize(ctx context.Context) (api.Upgrade, error) {
 	if u.Finalized {
 		return u, nil
 	}
-	if _, err := o.node.host.Propose(ctx, meta.FinalizeUpgrade{Level: level.Level(u.Target)}); err != nil {
+	if _, err := o.Node.host.Propose(ctx, meta.FinalizeUpgrade{Level: level.Level(u.Target)}); err != nil {
 		return u, err
 	}
 	return o.Upgrade(), nil

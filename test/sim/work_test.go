@@ -223,7 +223,7 @@ func (x *work) reschedule(l *life, j *job) {
 	x.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	all, err := operate.DeferralsOf(l.broker.Load().Node).Reschedule(ctx, operate.Reschedule{
+	all, err := operate.Deferrals{Node: l.broker.Load().Node}.Reschedule(ctx, operate.Reschedule{
 		Topic: workTopic, Channel: laterChannel, Verb: j.verb, Named: map[int][]seq.Offset{0: {j.offset}},
 	})
 	l.mu.RLock()
@@ -455,7 +455,7 @@ func (x *work) contradicted(from int, whole bool) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	found, err := operate.TracesOf(l.broker.Load().Node).Trace(ctx, q)
+	found, err := operate.Traces{Node: l.broker.Load().Node}.Trace(ctx, q)
 	if err != nil {
 		return err.Error()
 	}
