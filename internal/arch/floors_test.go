@@ -89,7 +89,7 @@ var floors = map[string]int{
 	"pkg/broker": 7, // wires the rooms of one node
 
 	"pkg/server":  8,
-	"pkg/metrics": 8,
+	"pkg/metrics": 9,
 
 	"pkg/admin/web":     8, // common parts of the HTTP interfaces
 	"pkg/admin/nsqform": 9, // common parts of nsqd's and nsqlookupd's endpoints

@@ -9,12 +9,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
-	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
-	"github.com/brokerd/brokerd/pkg/nsq"
-	"github.com/brokerd/brokerd/pkg/peer"
-	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -31,51 +27,20 @@ func (n *Node) newMetrics() *metrics.Metrics {
 
 // values returns what the metrics show of the node.
 func (n *Node) values() metrics.Values {
-	b, m, peers := n.broker, n.member, n.member.Traffic()
+	b, m := n.broker, n.member
 	v := metrics.Values{
 		Topics: b.Node.TopicStats("", "", false), Ready: len(b.Node.Ready()) == 0, Draining: n.draining.Load(), Placement: b.Contents.Placement(),
-		Server: serverFigures(n.server.Stats(), peers, n.refused.Load()), Logs: b.Host.Topics.LogStats(), Scrubber: b.Host.Scrubber.Stats(),
+		Server: n.server.Stats(), Unauthorized: n.refused.Load(), Logs: b.Host.Topics.LogStats(), Scrubber: b.Host.Scrubber.Stats(),
 		TokenEnds: meta.AccessOf(m.Store().View()).FirstEnd(time.Now()), Disk: b.Host.Disk.State(), Raft: m.Store().Stats(),
 		Tolerance: b.Operator.Tolerance(), Nodes: nodesByState(b), Lags: b.Operator.ReplicaLags(), Replication: b.Host.ReplicationStats(),
 		Memory: n.memory.Usage(), Turns: n.turns.Waiting(), Uncreated: n.created.Refused(), Traces: n.tracing.store.Stats(), Spans: n.tracing.spans.Stats(),
-		Stalls: b.Host.Stalls.Counts(time.Now()), Peers: peers, Forwarding: b.Calls.ForwardStats(),
+		Stalls: b.Host.Stalls.Counts(time.Now()), Peers: m.Traffic(), Forwarding: b.Calls.ForwardStats(),
 	}
 	v.TrashTopics, v.TrashBytes = b.Host.Trash()
 	if n.c.Certificates != nil {
 		v.Certificates = n.c.Certificates()
 	}
 	return v
-}
-
-func serverFigures(s server.Stats, peers []peer.Stats, refused uint64) metrics.Server {
-	nodes := 0
-	for i := range peers {
-		nodes += peers[i].Connected
-	}
-	m := metrics.Server{
-		Connections: map[metrics.ConnectionKind]int{
-			{Protocol: "tcp", Role: "consumer"}: int(s.OpenConsumers),
-			{Protocol: "tcp", Role: "producer"}: int(s.Open - s.OpenConsumers),
-			{Protocol: "cluster", Role: "peer"}: nodes,
-		},
-		TLS:              int(s.OpenTLS),
-		Accepted:         map[string]uint64{"tcp": s.Connections},
-		ConnectionErrors: map[string]uint64{},
-		BytesIn:          s.BytesIn, BytesOut: s.BytesOut,
-		Commands:      map[string]uint64{},
-		CommandErrors: map[string]uint64{},
-		AuthFailures:  map[string]uint64{"tcp": s.AuthFailures, "http": refused},
-	}
-	for e := range server.EndingCount {
-		m.ConnectionErrors[e.String()] = s.Ended[e]
-	}
-	for v := range nsq.VerbCount {
-		m.Commands[v.String()] = s.Commands[v]
-	}
-	for c := failure.NoWire + 1; c < failure.WireCount; c++ {
-		m.CommandErrors[c.String()] = s.Errors[c]
-	}
-	return m
 }
 
 // nodesByState counts the nodes in each state, none included.

@@ -27,10 +27,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/scrubber"
+	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -44,18 +46,15 @@ func full(topics ...stats.Topic) *Metrics {
 				Topics:    topics,
 				Ready:     true,
 				Placement: operate.Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3},
-				Server: Server{
-					Connections:      map[ConnectionKind]int{{"tcp", "consumer"}: 2, {"tls", "producer"}: 1},
-					Accepted:         map[string]uint64{"tcp": 9},
-					ConnectionErrors: map[string]uint64{"timeout": 1},
-					BytesIn:          100, BytesOut: 200,
-					Commands:      map[string]uint64{"PUB": 7},
-					CommandErrors: map[string]uint64{"E_BAD_TOPIC": 1},
-					AuthFailures:  map[string]uint64{"http": 3},
+				Server: server.Stats{
+					Open: 3, OpenConsumers: 2, Connections: 9, BytesIn: 100, BytesOut: 200,
+					Ended: [server.EndingCount]uint64{server.EndTimeout: 1}, Commands: [nsq.VerbCount]uint64{nsq.Pub: 7},
+					Errors: [failure.WireCount]uint64{failure.BadTopic: 1},
 				},
-				Logs:        host.LogStats{Segments: 3, Bytes: 4096, Unsynced: 2, Recovery: 1500 * time.Millisecond, Damaged: 1, Unreadable: 1, TornBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4},
-				Scrubber:    scrubber.Stats{Bytes: 2048, Oldest: time.Hour},
-				TrashTopics: 2, TrashBytes: 77,
+				Unauthorized: 3,
+				Logs:         host.LogStats{Segments: 3, Bytes: 4096, Unsynced: 2, Recovery: 1500 * time.Millisecond, Damaged: 1, Unreadable: 1, TornBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4},
+				Scrubber:     scrubber.Stats{Bytes: 2048, Oldest: time.Hour},
+				TrashTopics:  2, TrashBytes: 77,
 				TokenEnds: time.Unix(1795230522, 0),
 				Disk:      diskspace.State{Free: 9, Total: 100, Reserve: 5},
 				Tolerance: 0,

@@ -7,10 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -104,7 +107,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 		out.put(memoryUsed.is(float64(v.Memory.Uses[use]), use.String()))
 	}
 	out.topics(v.Topics, s.maxObjects)
-	out.server(v.Server)
+	out.server(&v)
 	out.spans(v.Spans)
 	out.peers(v.Peers)
 	out.certificates(v.Certificates)
@@ -144,24 +147,26 @@ func (s sink) topics(stats []stats.Topic, most int) {
 	}
 }
 
-func (s sink) server(v Server) {
-	for kind, n := range v.Connections {
-		s.put(connections.is(float64(n), kind.Protocol, kind.Role))
+// server exports the connections and commands of clients, and the connections to other nodes.
+func (s sink) server(v *Values) {
+	nodes, n := 0, &v.Server
+	for i := range v.Peers {
+		nodes += v.Peers[i].Connected
 	}
-	for _, family := range []struct {
-		metric metric
-		values map[string]uint64
-	}{
-		{accepted, v.Accepted},
-		{connectionErrors, v.ConnectionErrors},
-		{commands, v.Commands},
-		{commandErrors, v.CommandErrors},
-		{authFailures, v.AuthFailures},
-		{clientBytes, map[string]uint64{"in": v.BytesIn, "out": v.BytesOut}},
-	} {
-		for label, n := range family.values {
-			s.put(family.metric.is(float64(n), label))
-		}
+	s.put(
+		connections.is(float64(n.OpenConsumers), "tcp", "consumer"), connections.is(float64(n.Open-n.OpenConsumers), "tcp", "producer"),
+		connections.is(float64(nodes), "cluster", "peer"), accepted.is(float64(n.Connections), "tcp"),
+		clientBytes.is(float64(n.BytesIn), "in"), clientBytes.is(float64(n.BytesOut), "out"),
+		authFailures.is(float64(n.AuthFailures), "tcp"), authFailures.is(float64(v.Unauthorized), "http"),
+	)
+	for e := range server.EndingCount {
+		s.put(connectionErrors.is(float64(n.Ended[e]), e.String()))
+	}
+	for verb := range nsq.VerbCount {
+		s.put(commands.is(float64(n.Commands[verb]), verb.String()))
+	}
+	for c := failure.NoWire + 1; c < failure.WireCount; c++ {
+		s.put(commandErrors.is(float64(n.Errors[c]), c.String()))
 	}
 }
 

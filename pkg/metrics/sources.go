@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/otlp"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/scrubber"
+	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -23,7 +24,8 @@ type Values struct {
 	Draining     bool          // it is being taken out of service
 	Topics       []stats.Topic // those with partitions that this node leads
 	Placement    operate.Placement
-	Server       Server
+	Server       server.Stats
+	Unauthorized uint64        // HTTP requests that access control refused
 	Logs         host.LogStats // sums over the node's partition logs
 	Scrubber     scrubber.Stats
 	TrashTopics  int // deleted topics whose data the node keeps
@@ -44,26 +46,6 @@ type Values struct {
 	Peers        []peer.Stats
 	Forwarding   broker.ForwardStats
 	Certificates []Certificate // TLS certificates in use
-}
-
-// Server counts connections and commands. Counts grow from the start of the
-// process; the keys of the maps are fixed sets of words.
-type Server struct {
-	Connections      map[ConnectionKind]int // open now
-	TLS              int                    // of them, those of clients over TLS
-	Accepted         map[string]uint64      // by protocol
-	ConnectionErrors map[string]uint64      // by reason
-	BytesIn          uint64
-	BytesOut         uint64
-	Commands         map[string]uint64 // by command
-	CommandErrors    map[string]uint64 // by error code
-	AuthFailures     map[string]uint64 // by protocol
-}
-
-// ConnectionKind classifies connections.
-type ConnectionKind struct {
-	Protocol string // tcp or cluster
-	Role     string // producer, consumer or peer
 }
 
 // Certificate is a TLS certificate in use.

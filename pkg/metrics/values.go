@@ -47,7 +47,7 @@ var nodeMetrics = []value[Values]{
 	{gauge("brokerd_forward_waiting_bytes", "Bytes of queued publishes in forward queues."), func(v *Values) float64 { return float64(v.Forwarding.Bytes) }},
 	{gauge("brokerd_relay_subscriptions", "Subscriptions on this node for remote consumers, connected to other nodes."), func(v *Values) float64 { return float64(v.Forwarding.Served) }},
 	{counter("brokerd_relay_subscriptions_begun_total", "Subscriptions relayed to other nodes for consumers connected to this node."), func(v *Values) float64 { return float64(v.Forwarding.Relays) }},
-	{gauge("brokerd_connections_tls", "Open connections of proto tcp that use TLS."), func(v *Values) float64 { return float64(v.Server.TLS) }},
+	{gauge("brokerd_connections_tls", "Open connections of proto tcp that use TLS."), func(v *Values) float64 { return float64(v.Server.OpenTLS) }},
 	{gauge("brokerd_token_not_after_timestamp_seconds", "Time at which the next valid access token expires; +Inf if none expires."), func(v *Values) float64 { return moment(v.TokenEnds) }},
 }
 
