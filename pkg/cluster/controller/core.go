@@ -140,13 +140,13 @@ func (c *Core) Conditions(s *meta.State) Conditions {
 
 // balance returns leaderships to preferred leaders when the cluster has been calm for long enough.
 func (c *Core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Command {
-	if now.Sub(c.calm) < c.opts.BalanceAfter || now.Sub(c.balanced) < c.opts.BalanceEvery {
+	if now.Sub(c.calm) < balanceAfter || now.Sub(c.balanced) < balanceEvery {
 		return nil
 	}
 	steady := make(map[meta.NodeID]bool, len(nodes))
 	for id := range nodes {
 		since := c.AliveSince(id)
-		steady[id] = !since.IsZero() && now.Sub(since) >= c.opts.BalanceAfter
+		steady[id] = !since.IsZero() && now.Sub(since) >= balanceAfter
 	}
 	elections := toPreferred(s, nodes, steady, c.opts.BalanceBatch)
 	if len(elections) > 0 {

@@ -53,7 +53,7 @@ func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
 }
 
 // Succeed names the previous controller, before the first Tick. Its silence counts from before,
-// because a majority has not heard from it either. It has at least ProbeEvery to answer this
+// because a majority has not heard from it either. It has at least probeEvery to answer this
 // controller.
 func (d *Detector) Succeed(f Former) { d.former = f }
 
@@ -83,7 +83,7 @@ func (d *Detector) Refused(id meta.NodeID, now time.Time) {
 		p.refused = now
 		return
 	}
-	p.confirmed = p.confirmed || now.Sub(p.refused) >= d.opts.ConfirmAfter
+	p.confirmed = p.confirmed || now.Sub(p.refused) >= confirmAfter
 }
 
 // Suspect requests a probe of a node at the next Tick, unless its machine has refused a
@@ -95,19 +95,19 @@ func (d *Detector) Suspect(id meta.NodeID) {
 }
 
 // Tick checks the nodes of the metadata and returns their changes by id, which nodes to probe
-// now, and when to call again. It must be called at least every ProbeEvery: after a gap longer
+// now, and when to call again. It must be called at least every probeEvery: after a gap longer
 // than SessionTimeout, or a step backwards, all observations are dropped, because missing
 // messages then say something about this node and not about the others. For the same reason the
 // delay of a late Tick does not count as silence.
 func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
 	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout {
 		d.forget(now)
-	} else if missed := now.Sub(d.due); !d.due.IsZero() && missed > d.opts.ProbeEvery/lateProbe {
+	} else if missed := now.Sub(d.due); !d.due.IsZero() && missed > probeEvery/lateProbe {
 		d.excuse(missed, now)
 	}
 	defer func() { d.due = next }()
 	d.last = now
-	next = now.Add(d.opts.ProbeEvery)
+	next = now.Add(probeEvery)
 	known := 0
 	for n := range s.Nodes() {
 		p := d.meet(n, now)
@@ -188,7 +188,7 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 	fresh := &patient{incarnation: n.Incarnation, alive: n.State != meta.NodeDown, heard: now, aliveSince: now}
 	if f := d.former; p == nil && f.Node == n.ID && f.Incarnation == n.Incarnation && f.Heard.Before(now) {
 		fresh.heard = f.Heard
-		if least := now.Add(d.opts.ProbeEvery - d.opts.SessionTimeout); fresh.heard.Before(least) {
+		if least := now.Add(probeEvery - d.opts.SessionTimeout); fresh.heard.Before(least) {
 			fresh.heard = least
 		}
 	}
@@ -208,9 +208,9 @@ func (d *Detector) probeAt(p *patient) time.Time {
 	case p.probed.IsZero():
 		return d.last
 	case !p.refused.IsZero() && !p.confirmed && !p.probed.After(p.refused):
-		return p.refused.Add(d.opts.ConfirmAfter)
+		return p.refused.Add(confirmAfter)
 	}
-	return p.probed.Add(beat.Until(p.probed, d.opts.ProbeEvery))
+	return p.probed.Add(beat.Until(p.probed, probeEvery))
 }
 
 // judge compares the state of a node with the metadata. If the metadata differs from an earlier
@@ -242,13 +242,13 @@ func (d *Detector) died(n *meta.Node, p *patient, now time.Time, why string) Ver
 // hold returns how long a dead node must be heard from without a gap: zero after one death within
 // the window, longer after each further one.
 func (d *Detector) hold(p *patient, now time.Time) time.Duration {
-	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > d.opts.FlapWindow })
+	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > flapWindow })
 	if len(p.deaths) < 2 {
 		return 0
 	}
-	hold := d.opts.FlapHold
-	for i := 2; i < len(p.deaths) && hold < d.opts.MaxFlapHold; i++ {
+	hold := flapHold
+	for i := 2; i < len(p.deaths) && hold < maxFlapHold; i++ {
 		hold *= 2
 	}
-	return min(hold, d.opts.MaxFlapHold)
+	return min(hold, maxFlapHold)
 }

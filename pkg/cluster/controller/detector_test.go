@@ -49,7 +49,7 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 			continue
 		}
 		verdicts, _, next := d.Tick(&w.state, w.clock())
-		if !next.After(w.clock()) || next.After(w.clock().Add(DefaultProbeEvery)) {
+		if !next.After(w.clock()) || next.After(w.clock().Add(probeEvery)) {
 			t.Fatalf("at %d: next tick at %v", ms, next.Sub(w.clock()))
 		}
 		for _, v := range verdicts {

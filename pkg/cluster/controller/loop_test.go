@@ -125,11 +125,11 @@ func TestLoopElectsWithinProbeAndConfirmation(t *testing.T) {
 			for c.leader() != "n3" {
 				time.Sleep(time.Millisecond)
 			}
-			if took := time.Since(killed); took > DefaultProbeEvery+DefaultConfirmAfter+3*c.latency {
+			if took := time.Since(killed); took > probeEvery+confirmAfter+3*c.latency {
 				t.Errorf("took %v", took)
 			}
 			c.behave("n2", answers)
-			time.Sleep(DefaultBalanceAfter + 2*time.Second)
+			time.Sleep(balanceAfter + 2*time.Second)
 			if c.leader() != "n2" || c.State().Node("n2").State != meta.NodeUp {
 				t.Errorf("led by %s", c.leader())
 			}
