@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/accessctl"
+	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -27,6 +28,14 @@ func (g *globals) accessCommands() []*cobra.Command {
 		s.ReadSecret = g.env.readSecret
 	}
 	return s.Commands()
+}
+
+// settings holds the dependencies of the commands for settings of nodes.
+func (g *globals) settings() *settings.Host {
+	return &settings.Host{
+		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
+		Show: g.showAnswer, Nodes: completeNodes(g), Duration: durationVar,
+	}
 }
 
 // showAnswer prints the result of a command of another package.

@@ -55,11 +55,9 @@ func newAuditCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Show operators' changes: who, when, what and why",
-		Long: `Show the changes that operators made to topics, channels, partitions and nodes: who, when, what, why
-(--reason of each command) and with which result. Any node returns the same log. -o json includes the object
-before and after the change. The last 5,000 entries are kept.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
+		Long:  helpOf("audit-log"),
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.actor, "actor", "", "only entries whose address or identity contains `ACTOR`")
@@ -89,11 +87,9 @@ func newEventsCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Show events of the cluster",
-		Long: `Show events of the cluster: starts and failures of nodes, elections, changes of the in-sync replicas,
-creations, changes, pauses and deletions of topics and channels. Any node returns the same events. -f follows
-new events until Ctrl-C. The last 3,000 events are kept, and another 3,000 about leaders and replicas.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return events(cmd, g, o) },
+		Long:  helpOf("events"),
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return events(cmd, g, o) },
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "keep running and print new events")

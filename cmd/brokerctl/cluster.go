@@ -8,13 +8,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 func newClusterCommand(g *globals) *cobra.Command {
 	return newGroup("cluster", "Inspect, balance and upgrade the cluster",
-		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterMapCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g))
+		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterMapCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g),
+		settings.ConfigCommand(g.settings()))
 }
 
 func newClusterInfoCommand(g *globals) *cobra.Command {

@@ -31,11 +31,7 @@ func newDebugBundleCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle FILE",
 		Short: "Write the state of the cluster and its nodes to an archive",
-		Long: `Write diagnostic data of the cluster and of each node to an archive (tar.gz), for later analysis or for support:
-health, nodes, topics, channels, the metadata's Raft group, events, audit log, and for each node its configuration,
-readiness, metrics and goroutines; with --profile, also CPU and memory profiles of nodes with pprof enabled. The
-archive contains names of topics, channels, nodes, consumers and operators, but no messages and no passwords. A node
-that does not respond is listed in index.json, and the exit code is 7.`,
+		Long:  helpOf("debug-bundle"),
 		Example: `  brokerctl debug bundle /tmp/night.tar.gz
   brokerctl debug bundle n2.tar.gz --node n2 --profile 10s`,
 		Args: exactArgs("a FILE"),

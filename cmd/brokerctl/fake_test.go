@@ -205,6 +205,8 @@ func ordinaryAnswers() map[string]any {
 		"DELETE /v1/topics/orders/partitions/0/move":                   movingPartition(),
 		"GET /v1/topics/orders/partitions/0/repair":                    damagedPartition(),
 		"POST /v1/topics/orders/partitions/0/repair":                   damagedPartition(),
+		"GET /v1/settings":                                             differentSettings(),
+		"POST /v1/nodes/n2/log-level":                                  api.LogLevel{Node: "n2", Level: "debug", Configured: "info"},
 		"GET /v1/cluster/balance":                                      unbalanced(),
 		"POST /v1/cluster/balance":                                     unbalanced(),
 		"GET /v1/cluster/raft":                                         agreement(),
@@ -445,4 +447,14 @@ func redriveOrders() func(*http.Request, []byte) any {
 		left -= n
 		return api.DeadLetterResult{Topic: "orders", Channel: "invoice", Count: n, More: left > 0}
 	}
+}
+
+// differentSettings are the settings of two nodes.
+func differentSettings() api.ClusterSettings {
+	of := func(node, reserve, by string) api.NodeSettings {
+		return api.NodeSettings{Node: node, LogLevel: api.LogLevel{Node: node, Level: "info", Configured: "info"}, Settings: []api.Setting{
+			{Name: "zone", Value: "", Source: "environment"}, {Name: "disk-reserve", Value: reserve, Source: by}, {Name: "sync", Value: "always", Source: "default"},
+		}}
+	}
+	return api.ClusterSettings{Nodes: []api.NodeSettings{of("n1", "1GiB", "default"), of("n2", "2GiB", "file")}}
 }

@@ -53,6 +53,8 @@ var goldenCommands = [][]string{
 	{"cluster", "balance"},
 	{"cluster", "map"},
 	{"cluster", "raft"},
+	{"cluster", "config"},
+	{"node", "log-level", "n2", "debug"},
 	{"node", "list"},
 	{"node", "describe", "n2"},
 	{"node", "drain", "n2"},

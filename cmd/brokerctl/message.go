@@ -86,9 +86,7 @@ func newMessagePeekCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "peek TOPIC[/CHANNEL]",
 		Short: "Show messages without consuming them",
-		Long: `Show the retained messages of a topic, or their state in a channel: ready, in_flight, deferred or
-finished. A topic is shown from its oldest message, a channel from its first unfinished one, unless
---from is set. Nothing is consumed and no attempt is counted.`,
+		Long:  helpOf("message-peek"),
 		Example: `  brokerctl message peek orders/invoice -n 3
   brokerctl message peek orders --partition 0 --from 1200 -o ndjson`,
 	}, func(cmd *cobra.Command, at target) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/health"
@@ -16,7 +17,7 @@ import (
 func newNodeCommand(g *globals) *cobra.Command {
 	cmd := newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
-		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
+		newNodeDecommissionCommand(g), newNodeRemoveCommand(g), settings.LogLevelCommand(g.settings()))
 	cmd.Long = helpOf("node")
 	return cmd
 }

@@ -20,12 +20,7 @@ func newPartitionRepairCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "repair TOPIC/PARTITION",
 		Short: "List corrupt and set-aside copies of a partition, and release them",
-		Long: `List the copies of a partition on all nodes, the corrupt ranges of those in use, and the copies that
-were set aside, each with the reason why it is kept. Without flags nothing is changed.
-
-Consumers skip the corrupt ranges of the only in-sync replica automatically. A set-aside copy is deleted
-once an in-sync replica on its node reaches as far; any other is kept until --discard.
---accept-loss clears data_lost from cluster health after the only replica lost its directory.`,
+		Long:  helpOf("partition-repair"),
 		Example: `  brokerctl partition repair orders/0
   brokerctl partition repair orders/0 --discard orders.17.0.4 --on n2
   brokerctl partition repair orders/0 --accept-loss --on n1`,

@@ -34,7 +34,7 @@ func TestUsageNamesTargetsInOneForm(t *testing.T) {
 				acted++
 			}
 			flag := strings.HasPrefix(words[i], "--")
-			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" && word != "RULE..." && word != "ID..." {
+			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" && word != "[SETTING...]" && word != "RULE..." && word != "ID..." {
 				t.Errorf("%s: %s is not one of %q", cmd.UseLine(), word, forms)
 			}
 		}

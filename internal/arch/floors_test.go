@@ -111,6 +111,7 @@ var floors = map[string]int{
 	"internal/accessctl": 2, // likewise
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
+	"internal/settings":  3, // likewise
 	"internal/backups":   2, // likewise
 	"internal/backupctl": 3, // likewise
 	"internal/snapshots": 2, // likewise
@@ -174,7 +175,7 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
 	"github.com/prometheus/":           {"pkg/metrics"},
-	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/snapshots"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/settings", "internal/snapshots"},
 	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},

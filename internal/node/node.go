@@ -64,6 +64,7 @@ type Node struct {
 	server  *server.Server
 	admin   *admin.Server
 	metrics *metrics.Metrics
+	process *process
 	memory  *limit.Memory    // of all that clients make the node hold
 	turns   *limit.Turns     // of what clients make the processors do
 	drops   *limit.Drops     // of what clients send for nothing
@@ -97,6 +98,7 @@ type Node struct {
 // Serve; until then HTTP clients get the answer that it is not ready. ctx ends the recovery.
 func Open(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
+	n.process = newProcess(&n.c)
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
 	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
@@ -210,7 +212,7 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, AutoCreateTopics: o.Topics.AutoCreate,
+		Members: n.member, Process: n.process, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),
@@ -289,7 +291,7 @@ func (n *Node) adminOptions() admin.Options {
 			},
 			Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 			Policies: b.Contents.Policies(), Plans: operate.Planner{Node: b.Node}, Deferrals: operate.Deferrals{Node: b.Node}, Traces: operate.Traces{Node: b.Node},
-			Trash: b.Directory.Trash(), Upgrades: &operate.Upgrader{Node: b.Node}, Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
+			Trash: b.Directory.Trash(), Upgrades: &operate.Upgrader{Node: b.Node}, Settings: b.Node, Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
 			Access:   v1.Access{Accesses: &operate.Access{Node: b.Node, Certificates: verifiesClients(o)}},
 			Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		},
@@ -311,7 +313,7 @@ func (n *Node) adminOptions() admin.Options {
 		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
 		ObserveAct: n.metrics.Histograms().ObserveAct,
 		ConfigFrom: configFrom,
-		Config:     &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
+		Config:     &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.process.level},
 	}
 }
 
@@ -389,7 +391,7 @@ func (n *Node) Status() string {
 
 // Reload applies the settings that can change while the node runs; others are not
 // looked at.
-func (n *Node) Reload(config.Options) {}
+func (n *Node) Reload(o config.Options) { n.process.reload(o) }
 
 // Broker is the door to what the node holds.
 func (n *Node) Broker() *broker.Broker { return n.broker }
@@ -414,6 +416,7 @@ func (n *Node) Close() error {
 	n.closing.Do(func() {
 		n.closed.Store(true)
 		n.stop()
+		n.process.level.close()
 		if n.stalled.Load() {
 			n.closeErr = n.abandon()
 			return

@@ -15,7 +15,7 @@ import (
 type runtimeConfig struct {
 	options  config.Options
 	lookupds *Lookupds
-	level    *slog.LevelVar
+	level    *logLevel
 }
 
 // nsqdLevels are the numbers that nsqd gives the levels.
@@ -35,7 +35,7 @@ func nsqdLevel(l slog.Level) int {
 func (c *runtimeConfig) Option(name string) (any, bool) {
 	switch name {
 	case "log_level":
-		return nsqdLevel(c.level.Level()), true
+		return nsqdLevel(c.level.level.Level()), true
 	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
 		return append([]string{}, c.lookupds.Addresses()...), true
 	}
@@ -56,7 +56,11 @@ func (c *runtimeConfig) SetOption(name string, value []byte) error {
 		if level == "fatal" {
 			level = "error"
 		}
-		return c.level.UnmarshalText([]byte(level))
+		if err := new(slog.LevelVar).UnmarshalText([]byte(level)); err != nil {
+			return err
+		}
+		c.level.set(level, 0)
+		return nil
 	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
 		var addresses []string
 		if err := json.Unmarshal(value, &addresses); err != nil {

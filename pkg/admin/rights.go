@@ -64,6 +64,8 @@ var rightsOfV1 = map[string]need{
 	"GET /v1/audit":                                                    reading,
 	"GET /v1/events":                                                   reading,
 	"GET /v1/diagnosis":                                                admin,
+	"GET /v1/settings":                                                 admin,
+	"POST /v1/nodes/{node}/log-level":                                  admin,
 	"GET /v1/snapshot":                                                 keeping,
 	"GET /v1/cluster":                                                  reading,
 	"GET /v1/cluster/health":                                           reading,

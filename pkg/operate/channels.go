@@ -175,9 +175,6 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	return err
 }
 
-// PeekBytes is the size of bodies after which one answer between nodes ends.
-const PeekBytes = 8 << 20
-
 // peekedPart is a part of a Peek's result.
 type peekedPart struct {
 	Messages []Peeked `json:"messages"`

@@ -37,6 +37,8 @@ func (o *Node) Register(all forward.Operations) {
 	askReschedule.register(all, o)
 	askTrace.register(all, o)
 	askLimit.register(all, o)
+	askSettings.register(all, o)
+	askLogLevel.register(all, o)
 }
 
 // reached adds failure.Unreachable to an error of another node if the node could not be asked.

@@ -77,6 +77,7 @@ type Options struct {
 	Trace     *trace.Store       // of this node; nil: it records none
 	// MaxMessage is the size in bytes of the largest message that this node takes from its clients.
 	MaxMessage int
+	Process    Process // of this node; nil: it has no settings
 }
 
 // question is something that any node can be asked, and the function with which it answers.

@@ -31,8 +31,11 @@ const (
 // defaultPeek is the number of messages if none is given.
 const defaultPeek = 10
 
-// MaxPeek bounds the messages of one Peek.
-const MaxPeek = 10_000
+// Bounds of one Peek: its messages, and the size of bodies after which one answer between nodes ends.
+const (
+	MaxPeek   = 10_000
+	PeekBytes = 8 << 20
+)
 
 // PeekHere returns messages of the partitions that this node leads without consuming them,
 // partition by partition.

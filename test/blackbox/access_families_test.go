@@ -78,6 +78,8 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		{"ops", "partition transfer orders/0 --to n2"},
 		{"ops", "node drain n3 --wait"},
 		{"ops", "node undrain n3"},
+		{"ops", "cluster config --differing"},
+		{"ops", "node log-level n2 debug --for 1m"},
 		{"ops", "user list"},
 		{"ops", "acl list"},
 		{"ops", "token list"},

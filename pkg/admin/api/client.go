@@ -30,6 +30,7 @@ type Client struct {
 	Trash    Trash
 	Upgrades Upgrades
 	Access   Access
+	Settings settingsClient
 	t        transport
 }
 
@@ -59,7 +60,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.HTTP = newHTTPClient()
 	}
 	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, authorization: o.Authorization}}
-	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades, c.Access = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}, Access{&c.t}
+	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades, c.Access, c.Settings = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}, Access{&c.t}, settingsClient{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

@@ -46,6 +46,7 @@ type Options struct {
 	Diagnose   Diagnose // diagnostic data of the process, for a debug bundle; optional
 	Snapshot   Snapshot // a copy of the metadata; nil: the node gives none
 	Upgrades   Upgrades
+	Settings   Settings
 	Access     Access
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
@@ -54,7 +55,7 @@ type Options struct {
 // Complete reports whether the node has all parts.
 func (o *Options) Complete() bool {
 	return o.Broker.TopicReader != nil && o.Operator.NodeOperator != nil && o.Policies != nil && o.Plans != nil && o.Deferrals != nil &&
-		o.Trash != nil && o.Traces != nil && o.Upgrades != nil && o.Access.Accesses != nil
+		o.Trash != nil && o.Traces != nil && o.Upgrades != nil && o.Settings != nil && o.Access.Accesses != nil
 }
 
 // New returns all of the interface.
@@ -77,6 +78,7 @@ func New(o Options) *API {
 	traceAPI{topics, o.Traces}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	upgradeAPI{o.Upgrades}.route(v)
+	settingsAPI{o.Settings}.route(v)
 	auditAPI{o.Broker}.route(v)
 	accessAPI{o.Access}.route(v)
 	operateAPI{o.Operator}.route(v)
