@@ -79,6 +79,7 @@ type peekOptions struct {
 	partition int
 	from      uint64
 	filter    string
+	state     string
 }
 
 func newMessagePeekCommand(g *globals) *cobra.Command {
@@ -88,6 +89,7 @@ func newMessagePeekCommand(g *globals) *cobra.Command {
 		Short: "Show messages without consuming them",
 		Long:  helpOf("message-peek"),
 		Example: `  brokerctl message peek orders/invoice -n 3
+  brokerctl message peek orders/invoice --state in_flight
   brokerctl message peek orders --partition 0 --from 1200 -o ndjson`,
 	}, func(cmd *cobra.Command, at target) error {
 		req, err := o.request(cmd)
@@ -106,11 +108,12 @@ func (o *peekOptions) addFlags(cmd *cobra.Command) {
 	f.IntVarP(&o.n, "n", "n", 10, "number of messages")
 	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
 	filterVar(f, &o.filter, "messages")
+	f.StringVar(&o.state, "state", "", "only messages in this `STATE` in the channel: ready, in_flight, deferred or exhausted")
 	f.Uint64Var(&o.from, "from", 0, "start at this sequence number `SEQ`")
 }
 
 func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
-	req := api.PeekOptions{Max: o.n, Filter: o.filter}
+	req := api.PeekOptions{Max: o.n, Filter: o.filter, State: api.PeekState(o.state)}
 	if o.n < 1 || o.partition < 0 {
 		return req, usageError("-n must be above 0, and --partition must not be below 0")
 	}

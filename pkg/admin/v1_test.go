@@ -147,13 +147,17 @@ func TestV1ByItsClient(t *testing.T) {
 	if stored.Count != 2 || stored.Topic != "orders" {
 		t.Errorf("stored %+v", stored)
 	}
-	seen, err := c.Peek(ctx, "orders", "bill", api.PeekOptions{Partition: &one, From: new(uint64(7)), Max: 2})
+	seen, err := c.Peek(ctx, "orders", "bill", api.PeekOptions{Partition: &one, From: new(uint64(7)), Max: 2, State: api.PeekDeferred})
 	want("peek", err, "")
 	if len(seen) != 2 || string(seen[0].Body) != "text" || seen[0].Text == nil || seen[1].Text != nil || seen[1].DeliverAt == nil {
 		t.Errorf("saw %+v", seen)
 	}
-	if diff := cmp.Diff(operate.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: new(seq.Offset(7)), Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
+	if diff := cmp.Diff(operate.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: new(seq.Offset(7)), Max: 2, Bytes: peekBytes, State: api.PeekDeferred}, f.peeked); diff != "" {
 		t.Errorf("peeked (-want +got):\n%s", diff)
+	}
+	for channel, state := range map[string]api.PeekState{"bill": "finished", "": api.PeekReady} {
+		_, err = c.Peek(ctx, "orders", channel, api.PeekOptions{State: state})
+		want("peek in no state", err, failure.Invalid)
 	}
 	verified, err := c.Verify(ctx, "orders")
 	want("verify", err, "")

@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // council is the Members of a lan: every broker is a voter, though one store
@@ -183,6 +184,44 @@ func TestRemotePeekIsSentInParts(t *testing.T) {
 	for i, m := range seen {
 		if int(m.Offset) != i || len(m.Body) != len(large) {
 			t.Errorf("message %d is at %d with %d bytes", i, m.Offset, len(m.Body))
+		}
+	}
+}
+
+func TestPeekChoosesByState(t *testing.T) {
+	n := newNode(t)
+	c := n.subscribe("t", "c")
+	n.put("t", "a1", "b1", "a2", "b2")
+	took := c.takeSome(3)
+	if err := errors.Join(c.Finish(took[0].ID), c.Requeue(took[1].ID, 5*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		state  api.PeekState
+		filter string
+		from   *seq.Offset
+		max    int
+		want   string
+	}{
+		{api.PeekReady, "", nil, 9, "b2"},
+		{api.PeekInFlight, "", nil, 9, "a2"},
+		{api.PeekDeferred, "", nil, 9, "b1"},
+		{api.PeekExhausted, "", nil, 9, ""},
+		{api.PeekReady, "", new(seq.Offset(3)), 9, "b2"},
+		{api.PeekDeferred, "attempts > 5", nil, 9, ""},
+		{api.PeekDeferred, "attempts == 1", nil, 1, "b1"},
+		{api.PeekReady, "attempts == 1", nil, 9, ""},
+		{"", "", nil, 1, "b1"},
+	} {
+		seen, err := n.Contents.Peek(t.Context(), operate.Peek{
+			Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: test.max, State: test.state, Filter: test.filter, From: test.from,
+		})
+		got := ""
+		for _, m := range seen {
+			got += string(m.Body)
+		}
+		if got != test.want || err != nil {
+			t.Errorf("%s, %q: %q, %v, want %q", test.state, test.filter, got, err, test.want)
 		}
 	}
 }

@@ -35,7 +35,8 @@ type Peek struct {
 	// Filter chooses messages: see pkg/filter. Max and Bytes count only chosen ones. It visits
 	// maxFiltered messages of a partition. "": all are chosen.
 	Filter  string
-	Letters *LettersOf // only dead letters of a channel, as far as Filter may use their header; nil: any message
+	State   api.PeekState // only messages in this state in the channel, chosen like those of a Filter; "": in any
+	Letters *LettersOf    // only dead letters of a channel, as far as Filter may use their header; nil: any message
 }
 
 // LettersOf names a channel with dead letters.

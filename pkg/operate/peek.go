@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Limits of a Peek with a filter.
+// Limits of a Peek that chooses messages.
 const (
 	// maxFiltered is how many messages of a partition it visits.
 	maxFiltered = api.MaxFiltered
@@ -109,7 +109,7 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 	if most == 0 {
 		most = math.MaxInt
 	}
-	chosen, err := r.choice(lp.Index)
+	chosen, err := r.choice(lp.Index, c)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +160,18 @@ func peekState(c *topic.Channel, s *topic.Seen) api.PeekState {
 	return api.PeekReady
 }
 
-// choice returns the filter for the messages of a partition; nil: all are chosen.
-func (r *Peek) choice(partition int) (func(*topic.Seen) bool, error) {
+// choice returns the filter for the messages of a partition and their state in a channel; nil: all are
+// chosen.
+func (r *Peek) choice(partition int, c *topic.Channel) (func(*topic.Seen) bool, error) {
+	chosen, err := r.byContent(partition)
+	if r.State == "" || err != nil {
+		return chosen, err
+	}
+	return func(s *topic.Seen) bool { return peekState(c, s) == r.State && (chosen == nil || chosen(s)) }, nil
+}
+
+// byContent returns the filter for the messages of a partition; nil: all are chosen.
+func (r *Peek) byContent(partition int) (func(*topic.Seen) bool, error) {
 	var f *filter.Filter
 	if r.Filter != "" {
 		var err error

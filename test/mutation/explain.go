@@ -24,5 +24,13 @@ func explainMistakes() []mistake {
 			name: "health: a follower that slows publishes down is not named", file: "pkg/host/health.go",
 			old: "stall.Follower, stall.Slow)", with: "stall.Follower)", tests: []string{"./pkg/host"}, run: "Stalls",
 		},
+		{
+			name: "peek: the state does not choose if there is a filter", file: "pkg/operate/peek.go",
+			old: "return peekState(c, s) == r.State && (chosen == nil || chosen(s))", with: "return chosen == nil && peekState(c, s) == r.State || chosen != nil && chosen(s)", tests: []string{"./pkg/broker"}, run: "TestPeekChoosesByState",
+		},
+		{
+			name: "log level: a reload does not end a change", file: "internal/node/process.go",
+			old: "\tl.end()\n\tl.configured = configured\n", with: "\tl.configured = configured\n", tests: []string{"./internal/node"}, run: "TestLogLevelReturnsToTheConfiguredOne",
+		},
 	}
 }

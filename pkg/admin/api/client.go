@@ -203,10 +203,11 @@ const MaxFiltered = 100_000
 
 // PeekOptions select the messages to return.
 type PeekOptions struct {
-	Partition *int    // nil: all of them
-	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message
-	Max       int     // how many in total; 0: the broker's default
-	Filter    string  // an expression that chooses some; "": all
+	Partition *int      // nil: all of them
+	From      *uint64   // the first offset; nil: a channel's first unfinished, a topic's oldest message
+	Max       int       // how many in total; 0: the broker's default
+	Filter    string    // an expression that chooses some; "": all
+	State     PeekState // in the channel; "": any
 }
 
 // Peek returns messages of a topic without consuming them; with a channel, also their state in it.
@@ -223,6 +224,9 @@ func (c *Client) Peek(ctx context.Context, topic, channel string, o PeekOptions)
 	}
 	if o.Filter != "" {
 		q.Set("filter", o.Filter)
+	}
+	if o.State != "" {
+		q.Set("state", string(o.State))
 	}
 	p := path("topics", topic, "messages")
 	if channel != "" {

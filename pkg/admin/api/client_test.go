@@ -134,8 +134,11 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 			return err
 		}, asked{"GET", "/v1/topics/t/messages?from=7&n=3&partition=1", ""}},
 		{
-			"peek a channel", func(ctx context.Context, c *Client) error { _, err := c.Peek(ctx, "t", "c", PeekOptions{}); return err },
-			asked{"GET", "/v1/topics/t/channels/c/messages", ""},
+			"peek a channel", func(ctx context.Context, c *Client) error {
+				_, err := c.Peek(ctx, "t", "c", PeekOptions{State: PeekDeferred})
+				return err
+			},
+			asked{"GET", "/v1/topics/t/channels/c/messages?state=deferred", ""},
 		},
 		{"cluster", func(ctx context.Context, c *Client) error { _, err := c.Cluster(ctx); return err }, asked{"GET", "/v1/cluster", ""}},
 		{"health", func(ctx context.Context, c *Client) error { _, err := c.Health(ctx); return err }, asked{"GET", "/v1/cluster/health", ""}},

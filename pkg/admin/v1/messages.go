@@ -375,10 +375,16 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 	return answer{status: http.StatusOK, value: list, turns: turns, written: share.Close}, nil
 }
 
-// readPeek reads the parameters n, partition, from and filter.
+// peekStates are the states of the messages that a peek of a channel shows.
+var peekStates = []api.PeekState{api.PeekReady, api.PeekInFlight, api.PeekDeferred, api.PeekExhausted}
+
+// readPeek reads the parameters n, partition, from, filter and state.
 func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	q := r.URL.Query()
-	req.Filter = q.Get("filter")
+	req.Filter, req.State = q.Get("filter"), api.PeekState(q.Get("state"))
+	if req.State != "" && (req.Channel == "" || !slices.Contains(peekStates, req.State)) {
+		return api.Errorf(failure.Invalid, "state %q, want ready, in_flight, deferred or exhausted, of a channel", req.State)
+	}
 	partition, err := partitionOf(q.Get("partition"))
 	if err = errors.Join(err, validFilter(req.Filter)); err != nil {
 		return err
