@@ -121,7 +121,7 @@ func refused(err error) error {
 	case is(backup.ErrIncomplete), is(backup.ErrNewerFormat), is(backups.ErrTopicThere), is(backups.ErrBrokenOff), is(backup.ErrBusy):
 		f.Code = failure.Precondition
 	case is(s3store.ErrDenied):
-		f.Code, f.Hint = failure.Forbidden, "the key needs the rights to list the bucket, and to get, put and delete objects below the prefix"
+		f.Code, f.Hint = failure.Forbidden, "check the credentials; their key needs the rights to list the bucket, and to get, put and delete objects below the prefix"
 	case is(s3store.ErrUnreachable):
 		f.Code, f.Hint = failure.Unavailable, "check --s3-endpoint, the network and TLS"
 	default:

@@ -1,5 +1,5 @@
 // Package s3test is an S3 service in memory, for tests. It verifies the signatures of requests and
-// of the pieces of their bodies, and fails as a test wants.
+// the checksums of their bodies, and fails as a test wants.
 package s3test
 
 import (

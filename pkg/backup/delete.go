@@ -72,6 +72,9 @@ func (r *Repository) remove(ctx context.Context, dry bool, choose func(listing) 
 	if err != nil {
 		return nil, err
 	}
+	if len(names.complete)+len(names.partial)+len(names.deleting) == 0 {
+		return nil, fmt.Errorf("%s holds no backups: %w", r, ErrNoBackup)
+	}
 	var mine *lease
 	if !dry {
 		if mine, err = r.take(ctx, deletingName(r.now())); err != nil {

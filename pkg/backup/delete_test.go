@@ -81,6 +81,13 @@ func TestSharedChunksSurviveADeletion(t *testing.T) {
 	if _, err := r.Delete(t.Context(), []string{"b2"}, false); err != nil || files(t, path) != "0" {
 		t.Errorf("the last: %v, left: %s", err, files(t, path))
 	}
+	nowhere := filepath.Join(path, "nowhere")
+	if _, err := In(Dir(nowhere)).Prune(t.Context(), 1, false); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("without backups: %v", err)
+	}
+	if _, err := os.Stat(nowhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a deletion creates a directory: %v", err)
+	}
 }
 
 func TestPruneKeepsTheLatestOfEachCluster(t *testing.T) {
