@@ -349,7 +349,8 @@ func postpone(s *State, o seq.Offset, attempts uint16, now, due int64) {
 	s.deferred++
 	if farEnough(s, now, due) {
 		s.recorder.add(o)
-		s.track().far.add(Deferral{o, due, time.Duration(due - now), min(attempts, MaxAttempts)})
+		s.track().tell(o)
+		s.t.far.add(Deferral{o, due, time.Duration(due - now), min(attempts, MaxAttempts)})
 		return
 	}
 	s.track().intoDeferred(s.meet(o, attempts), now, due)

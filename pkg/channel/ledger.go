@@ -53,7 +53,8 @@ func (l *ledger) known(o seq.Offset) bool {
 func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
 	l.recorder.add(o)
-	return l.track().add(o, min(attempts, MaxAttempts))
+	l.track().tell(o)
+	return l.t.add(o, min(attempts, MaxAttempts))
 }
 
 // flying returns the slot of an offset that is in flight.

@@ -71,6 +71,7 @@ func rekey(l *ledger, slot int32, to seq.Offset) {
 		l.ahead++
 	}
 	l.t.rekey(slot, to)
+	l.t.tell(to)
 	l.done.Add(from)
 }
 

@@ -67,7 +67,8 @@ func restore(s *State, p Position, now time.Time, wall int64) *State {
 			due := addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))
 			taken := int64(subTime(due, int64(d.Delay)))
 			if time.Duration(due-taken) == d.Delay && farEnough(s, s.nanos(now), due) {
-				s.track().far.add(Deferral{d.Offset, due, d.Delay, min(d.Attempts, MaxAttempts)})
+				s.track().tell(d.Offset)
+				s.t.far.add(Deferral{d.Offset, due, d.Delay, min(d.Attempts, MaxAttempts)})
 			} else {
 				s.track().intoDeferred(s.meet(d.Offset, d.Attempts), taken, due)
 			}

@@ -74,6 +74,7 @@ type tracked struct {
 	names     aliases          // of messages in flight
 	lots      lots
 	far       far
+	early     seq.Offset // after all messages that were tracked before the cursor reached them
 }
 
 func newTracked() *tracked {

@@ -81,7 +81,7 @@ func (s *State) Counts(end seq.Offset) Counts {
 	}
 	if end > s.floor {
 		unfinished := int64(end-s.floor) - int64(s.done.Len())
-		c.Depth = max(0, unfinished-c.InFlight-c.Deferred)
+		c.Depth = max(0, unfinished-c.InFlight-c.Deferred+hidden(&s.ledger, end))
 	}
 	if end > s.base {
 		c.Messages = uint64(end - s.base)

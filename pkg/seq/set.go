@@ -84,6 +84,17 @@ func (s *Set) nextPresent(from Offset) (Offset, bool) {
 	return Offset(o), o>>s.root.bits() == 0
 }
 
+// LenFrom returns how many offsets from here on are in the set. It takes a time that grows with the
+// number of their stretches.
+func (s *Set) LenFrom(from Offset) (n uint64) {
+	for from, ok := s.nextPresent(from); ok; {
+		end := s.NextAbsent(from)
+		n += uint64(end - from)
+		from, ok = s.nextPresent(end)
+	}
+	return n
+}
+
 // DropBelow removes the offsets below o from the set.
 func (s *Set) DropBelow(o Offset) {
 	switch {

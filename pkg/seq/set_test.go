@@ -66,6 +66,15 @@ func checkSet(t *testing.T, s *Set, model []bool, base, unit Offset) {
 			t.Fatalf("%d x %d: next absent %d, want %d", i, unit, got, next)
 		}
 	}
+	upper := uint64(0)
+	for _, m := range model[len(model)/2:] {
+		if m {
+			upper += uint64(unit)
+		}
+	}
+	if got := s.LenFrom(base + Offset(len(model)/2)*unit); got != upper {
+		t.Fatalf("%d in the upper half, want %d", got, upper)
+	}
 	if s.Len() != n || s.Empty() != (n == 0) {
 		t.Fatalf("length %d, want %d", s.Len(), n)
 	}
@@ -99,6 +108,9 @@ func TestSetAtItsEdges(t *testing.T) {
 	s.AddRange(0, MaxOffset)
 	if s.Len() != uint64(MaxOffset)+1 || s.NextAbsent(0) != MaxOffset+1 {
 		t.Error("not full")
+	}
+	if n := s.LenFrom(MaxOffset); n != 1 {
+		t.Errorf("%d from the last offset on", n)
 	}
 	for from, end := range s.Ranges() {
 		if from != 0 || end != MaxOffset+1 {

@@ -247,3 +247,28 @@ func (b *bench) reopenBefore(m Message) commitlog.Batch {
 	b.openPartition()
 	return batch
 }
+
+// TestNumbersWhileMessagesAreHidden: a channel is told of messages for others before it may see them,
+// and in a paused topic long before. What it may see still waits for it, and the number of messages
+// does not fall: who computes rates takes a counter that falls for a new one.
+func TestNumbersWhileMessagesAreHidden(t *testing.T) {
+	b := newBench(t)
+	b.channel("mine", 1)
+	other := b.channel("other", 2)
+	b.publish("a", "b", "c")
+	before := other.Stats()
+	if before.Messages != 3 {
+		t.Fatalf("%d messages, want 3", before.Messages)
+	}
+	b.p.SetPaused(true)
+	late := Message{Body: []byte("late"), Delay: time.Hour}
+	soon := Message{Body: []byte("soon"), Delay: time.Second}
+	b.publishAll([]Message{addressed("x", 1, 0), addressed("y", 1, 1), late, soon, {Body: []byte("d")}})
+	if n := other.Stats(); n.Messages != 3 || n.Depth != 3 || n.Deferred != 2 {
+		t.Errorf("while the topic is paused: %+v, want 3 messages that wait", n.Counts)
+	}
+	b.p.SetPaused(false)
+	if n := other.Stats(); n.Messages != 6 || n.Depth != 4 || n.Deferred != 2 {
+		t.Errorf("afterwards: %+v, want 6 messages of which 4 wait", n.Counts)
+	}
+}

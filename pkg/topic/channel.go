@@ -62,6 +62,7 @@ type Channel struct {
 	closed    error  // why it was closed; nil while it is open
 	moves     uint64 // see ChannelPosition
 	expired   uint64 // expired messages that were not delivered
+	messages  uint64 // Counts.Messages that were reported
 }
 
 // movers are operators that wait until no message is held. Nothing is delivered meanwhile. The
@@ -133,7 +134,7 @@ func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.Histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
+	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
 	s.LastConsumer, s.LeftAt = c.departed.Last()
 	if r := channel.RetriesOf(c.state); r.Policy().OnExhausted == policy.Block {
 		if o, ok := r.First(); ok {

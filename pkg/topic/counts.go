@@ -66,11 +66,20 @@ func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
 func Measure(c *Channel, now time.Time) {
 	end := c.p.visibleEnd()
 	c.mu.Lock()
-	n, paused := c.state.Counts(end), c.state.Paused()
+	n, paused := countsLocked(c, end), c.state.Paused()
 	c.mu.Unlock()
 	t := TotalsOf(n)
 	t.Waiting = n.Depth > 0 && !paused
 	c.Flow.Observe(now, t)
+}
+
+// countsLocked returns the statistics of the channel's state. The number of messages never falls,
+// although the channel is told of those that are for others before they are visible.
+func countsLocked(c *Channel, end seq.Offset) channel.Counts {
+	n := c.state.Counts(end)
+	c.messages = max(c.messages, n.Messages)
+	n.Messages = c.messages
+	return n
 }
 
 // TotalsOf returns what a channel with the given counts has received and finished.

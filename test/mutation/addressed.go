@@ -103,5 +103,13 @@ func moveMistakes() []mistake {
 			name: "moves: what is deferred comes early when it is carried", file: "pkg/topic/mover.go",
 			old: "moving{c, m.Offset, m.Due}", with: "moving{c: c, offset: m.Offset}", tests: topic, run: "Stragglers",
 		},
+		{
+			name: "hidden: what is not visible yet is taken off what waits", file: "pkg/channel/view.go",
+			old: "+hidden(&s.ledger, end)", with: "", tests: channel, run: "HiddenMessages|HiddenDeferrals",
+		},
+		{
+			name: "hidden: the number of messages falls", file: "pkg/topic/counts.go",
+			old: "max(c.messages, n.Messages)", with: "n.Messages", tests: topic, run: "Hidden",
+		},
 	}
 }

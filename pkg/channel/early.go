@@ -1,0 +1,42 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// tell records that a message is tracked which the cursor has not reached. A channel is told of
+// addressed and deferred messages when they are committed, and in a paused topic it sees them long
+// after.
+func (t *tracked) tell(o seq.Offset) { t.early = max(t.early, o+1) }
+
+// hidden returns how many messages at or after the visible end are finished, in flight or deferred.
+func hidden(l *ledger, end seq.Offset) (n int64) {
+	n = int64(l.done.LenFrom(end))
+	if l.t == nil || l.t.early <= end {
+		return n
+	}
+	for i := range l.t.slots {
+		if m := &l.t.slots[i]; m.offset >= end && (m.place == inFlight || m.place == held || m.place == deferred) {
+			n++
+		}
+	}
+	return n + farFrom(&l.t.far, end)
+}
+
+// farFrom returns how many messages are far, at or after an offset.
+func farFrom(f *far, o seq.Offset) (n int64) {
+	if f.n == 0 {
+		return 0
+	}
+	for i := f.pageOf(o); i < len(f.pages); i++ {
+		p := &f.pages[i]
+		if p.n == 0 || p.first >= o {
+			n += int64(p.n)
+			continue
+		}
+		for d := range p.all() {
+			if d.Offset >= o {
+				n++
+			}
+		}
+	}
+	return n
+}
