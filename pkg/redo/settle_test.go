@@ -60,6 +60,13 @@ func TestSettleSyncsFiles(t *testing.T) {
 					}
 					checkDurable(t, disk, names)
 					close(hang)
+					synctest.Wait() // the volume's sync ends, and the next half has its own
+					names = writeJournaled(t, s, 3)
+					settle(t, s.journal)
+					if whole.Load() != test.whole+1 {
+						t.Errorf("%d volume syncs, want one more than %d", whole.Load(), test.whole)
+					}
+					checkDurable(t, disk, names)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
@@ -70,36 +77,38 @@ func TestSettleSyncsFiles(t *testing.T) {
 }
 
 // TestSlowVolumeSyncEndsFileSyncs: a sync of the volume that ends late makes the remaining syncs of
-// single files needless.
+// single files needless, unless it has failed.
 func TestSlowVolumeSyncEndsFileSyncs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := vfs.NewCrashable()
-		faulty := vfstest.NewFaulty(disk)
-		o := small()
-		o.VolumeFrom = 1
-		s := begun(t, faulty, o)
-		names := writeJournaled(t, s, 3)
-		hang := make(chan struct{})
-		var one atomic.Int64
-		faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
-			switch {
-			case op.Kind == vfs.OpSyncVolume:
-				return vfstest.Fault{Hang: hang}
-			case op.Kind == vfs.OpSyncData && isFile(op.Name) && one.Add(1) == 1:
-				close(hang)
-				time.Sleep(time.Second) // of virtual time: the volume's sync ends meanwhile
+	for err, singles := range map[error]int64{nil: 1, syscall.EIO: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := vfs.NewCrashable()
+			faulty := vfstest.NewFaulty(disk)
+			o := small()
+			o.VolumeFrom = 1
+			s := begun(t, faulty, o)
+			names := writeJournaled(t, s, 3)
+			hang := make(chan struct{})
+			var one atomic.Int64
+			faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+				switch {
+				case op.Kind == vfs.OpSyncVolume:
+					return vfstest.Fault{Err: err, Hang: hang}
+				case op.Kind == vfs.OpSyncData && isFile(op.Name) && one.Add(1) == 1:
+					close(hang)
+					time.Sleep(time.Second) // of virtual time: the volume's sync ends meanwhile
+				}
+				return vfstest.Fault{}
+			})
+			settle(t, s.journal)
+			if one.Load() != singles {
+				t.Errorf("the volume's sync returned %v; %d files were synced singly, want %d", err, one.Load(), singles)
 			}
-			return vfstest.Fault{}
+			checkDurable(t, disk, names)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		})
-		settle(t, s.journal)
-		if one.Load() != 1 {
-			t.Errorf("%d files were synced singly, want 1", one.Load())
-		}
-		checkDurable(t, disk, names)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	}
 }
 
 func isFile(name string) bool { return filepath.Dir(name) == root }
