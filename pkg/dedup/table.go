@@ -60,6 +60,28 @@ func (t *table) Find(h *Hash) (slot uint32, e *entry) {
 	return slot, t.entry(t.index[slot].number())
 }
 
+// Claimed returns the entry of a claimed id, or nil if the id is not claimed. hint is the number of the
+// entry unless it was moved since. It saves a search, in memory that the claim has probably left in
+// another processor's cache.
+func (t *table) Claimed(h *Hash, hint uint32) *entry {
+	if hint-t.head < t.tail-t.head {
+		if e := t.entry(hint); e.at == claimed && e.hash == *h {
+			return e
+		}
+	}
+	if t.head == t.tail {
+		return nil
+	}
+	slot, there := t.lookup(h)
+	if !there {
+		return nil
+	}
+	if e := t.entry(t.index[slot].number()); e.at == claimed {
+		return e
+	}
+	return nil
+}
+
 // Add adds an entry of an id at the slot that Find returned.
 func (t *table) Add(slot uint32, e entry) {
 	t.index[slot] = cellOf(&e.hash, t.tail)
@@ -77,17 +99,11 @@ func (t *table) Replace(e *entry) {
 	t.gone++
 }
 
-// Release removes an id if it is claimed.
-func (t *table) Release(h *Hash) {
-	if t.head == t.tail {
-		return
-	}
-	slot, there := t.lookup(h)
-	if !there || t.entry(t.index[slot].number()).at != claimed {
-		return
-	}
-	t.entry(t.index[slot].number()).at = gone
+// Release removes a claimed id.
+func (t *table) Release(e *entry) {
+	slot, _ := t.lookup(&e.hash)
 	t.free(slot)
+	e.at = gone
 	t.gone++
 	for t.tail != t.head && t.entry(t.tail-1).at == gone {
 		t.tail--

@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ type known struct {
 	offset  seq.Offset
 	at      time.Duration
 	waits   []int
+	number  uint32
 }
 
 // model is a window as a list in the order of the claims.
@@ -27,6 +29,7 @@ type model struct {
 	lasts time.Duration
 	most  int
 	all   []*known
+	rnd   *rand.Rand
 }
 
 func (m *model) find(id int) *known {
@@ -87,7 +90,7 @@ func hashOf(id int) *Hash {
 func TestWindowMatchesModel(t *testing.T) {
 	rnd := testrand.New(t)
 	for range 120 {
-		m := &model{lasts: time.Duration(1 + rnd.IntN(400)), most: 1 + rnd.IntN(300)}
+		m := &model{lasts: time.Duration(1 + rnd.IntN(400)), most: 1 + rnd.IntN(300), rnd: rnd}
 		w := NewWindow[int](m.lasts, m.most)
 		now, ids := time.Duration(0), 1+rnd.IntN(600)
 		slow := rnd.IntN(3) * rnd.IntN(50) // how many claims are open for long
@@ -138,6 +141,7 @@ func (m *model) check(t *testing.T, w *Window[int]) {
 
 func (m *model) claim(t *testing.T, w *Window[int], id, op int, now time.Duration) {
 	t.Helper()
+	number := w.Next() - m.rnd.Uint32N(2)*m.rnd.Uint32N(100) // sometimes a wrong one
 	v, o := w.Claim(hashOf(id), Place[int]{op, id}, now)
 	switch k := m.find(id); {
 	case k != nil && k.claimed:
@@ -154,7 +158,7 @@ func (m *model) claim(t *testing.T, w *Window[int], id, op int, now time.Duratio
 			t.Fatalf("id %d: verdict %d, want fresh", id, v)
 		}
 		m.remove(k)
-		m.all = append(m.all, &known{id: id, claimed: true})
+		m.all = append(m.all, &known{id: id, claimed: true, number: number})
 	}
 }
 
@@ -167,10 +171,10 @@ func (m *model) settle(t *testing.T, w *Window[int], id, slow, how int, o seq.Of
 	}
 	var told []Place[int]
 	if how > 0 {
-		told = w.Store(hashOf(id), o, now)
+		told = w.Store(hashOf(id), k.number, o, now)
 		m.add(id, o, now)
 	} else {
-		told = w.Release(hashOf(id))
+		told = w.Release(hashOf(id), k.number)
 		m.remove(k)
 	}
 	want := []Place[int]{}
@@ -193,7 +197,7 @@ func TestRefusedPublishesForgetNothing(t *testing.T) {
 	}
 	for i := range 50 * most { // one is always claimed, so that the released ones are not at the end
 		w.Claim(hashOf(most+i%5000), Place[int]{}, 1)
-		w.Release(hashOf(most + (i-1)%5000))
+		w.Release(hashOf(most+(i-1)%5000), 0)
 	}
 	if got := w.Counts(); got.IDs != most || got.Forgotten > 0 || len(w.table.ring) > 4*most {
 		t.Errorf("%+v in a table of %d entries", got, len(w.table.ring))
@@ -215,7 +219,7 @@ func TestOverflowKeepsClaims(t *testing.T) {
 	if v, _ := w.Claim(hashOf(0), Place[int]{7, 0}, 1000); v != Claimed {
 		t.Errorf("verdict %d, want claimed", v)
 	}
-	if told := w.Store(hashOf(0), 5, 1000); len(told) != 1 || told[0].Publish != 7 {
+	if told := w.Store(hashOf(0), 0, 5, 1000); len(told) != 1 || told[0].Publish != 7 {
 		t.Errorf("%v were told", told)
 	}
 	if got := w.Counts(); got.IDs != 100 || got.Forgotten != 900 {
@@ -254,12 +258,13 @@ func TestOverflowForgetsOldest(t *testing.T) {
 func BenchmarkClaimAndStore(b *testing.B) {
 	w := NewWindow[int](time.Hour, DefaultMost)
 	var batches [10][]Hash
+	var claims [10]uint32
 	id := append(make([]byte, 8), "-3w5e11264sgsf"...)
 	turn := func(n int) {
 		hashes := batches[n/100%10]
 		w.PrepareStore(len(hashes))
 		for i := range hashes {
-			w.Store(&hashes[i], seq.Offset(n+i), time.Duration(n)) //nolint:gosec // not negative
+			w.Store(&hashes[i], claims[n/100%10]+uint32(i), seq.Offset(n+i), time.Duration(n)) //nolint:gosec // not negative
 		}
 		hashes = hashes[:0]
 		for i := range 100 {
@@ -269,6 +274,7 @@ func BenchmarkClaimAndStore(b *testing.B) {
 		}
 		batches[n/100%10] = hashes
 		w.Prepare(hashes)
+		claims[n/100%10] = w.Next()
 		for i := range hashes {
 			w.Claim(&hashes[i], Place[int]{}, time.Duration(n))
 		}

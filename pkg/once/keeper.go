@@ -72,6 +72,7 @@ type publish struct {
 	part    bool                // only some of them are to be appended
 	fresh   []int               // the indexes of these; unused unless part
 	hashes  []dedup.Hash        // of the ids of all messages; zero: the message has none
+	claims  uint32              // number of the first claim; the others follow it
 	offsets []seq.Offset        // of all messages, if part
 	receipt topic.Receipt       // of the appended messages
 	waits   int                 // outcomes that it waits for before it is answered
@@ -244,6 +245,7 @@ func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
 	defer k.mu.Unlock()
 	now := k.moment()
 	k.window.Prepare(e.hashes)
+	e.claims = k.window.Next()
 	for i := range msgs {
 		switch {
 		case e.hashes[i] != dedup.Hash{} && !k.claimLocked(e, i, now):
@@ -387,6 +389,7 @@ func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publi
 	if r.Written {
 		k.window.PrepareStore(e.appended())
 	}
+	claim := e.claims
 	for n := range e.appended() {
 		i, o := n, r.First+seq.Offset(n) //nolint:gosec // an index is not negative
 		if e.part {
@@ -397,9 +400,11 @@ func (k *Keeper) completeFreshLocked(e *publish, r topic.Receipt) (over []*publi
 		switch {
 		case e.hashes[i] == dedup.Hash{}:
 		case r.Written:
-			waiting = k.window.Store(&e.hashes[i], o, now)
+			waiting = k.window.Store(&e.hashes[i], claim, o, now)
+			claim++
 		default:
-			waiting = k.window.Release(&e.hashes[i])
+			waiting = k.window.Release(&e.hashes[i], claim)
+			claim++
 		}
 		for _, w := range waiting {
 			over = resolveLocked(over, w, o, r.Err)

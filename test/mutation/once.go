@@ -37,7 +37,7 @@ func onceMistakes() []mistake {
 		},
 		{
 			name: "once: a refused publish keeps its ids", file: "pkg/once/keeper.go",
-			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(&e.hashes[i])\n", with: "",
+			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(&e.hashes[i], claim)\n\t\t\tclaim++\n", with: "",
 			tests: []string{"./pkg/once"},
 		},
 		{
@@ -72,6 +72,11 @@ func windowMistakes() []mistake {
 			tests: []string{"./pkg/dedup"},
 		},
 		{
+			name: "once: a claim is found where it was before it moved", file: "pkg/dedup/table.go",
+			old: "if hint-t.head < t.tail-t.head {", with: "if t.head != t.tail {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
 			name: "once: refused publishes take memory", file: "pkg/dedup/table.go",
 			old: "case t.gone > n/4:", with: "case false:",
 			tests: []string{"./pkg/dedup"},
@@ -93,7 +98,7 @@ func windowMistakes() []mistake {
 		},
 		{
 			name: "once: an older entry takes the newer of its id along", file: "pkg/dedup/window.go",
-			old: "		if e != nil {\n\t\t\tw.table.Replace(e)\n\t\t}\n", with: "",
+			old: "	if e != nil {\n\t\tw.table.Replace(e)\n\t}\n", with: "",
 			tests: []string{"./pkg/dedup"},
 		},
 		{
