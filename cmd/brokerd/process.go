@@ -89,7 +89,15 @@ func (p *process) run(ctx context.Context) error {
 	crowd := newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log)
 	ls.WrapClients(crowd.nsq, crowd.http)
 	p.warnExposed(ls)
-	n, err := p.recoverNode(stopping, ls)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	watching, enough := context.WithCancel(stopping)
+	defer enough()
+	for _, certs := range p.allCertificates() {
+		certs.warnInvalid(p.log, time.Now())
+		watches.Go(func() { certs.watch(watching, p.log) })
+	}
+	n, err := p.recoverNode(stopping, ls, hangup)
 	if err != nil {
 		if errors.Is(context.Cause(stopping), errStopped) {
 			return nil
@@ -114,10 +122,7 @@ func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- s
 		case s := <-signals:
 			switch {
 			case s == syscall.SIGHUP:
-				select {
-				case hangup <- struct{}{}:
-				default: // one is waiting already
-				}
+				poke(hangup)
 			case stopped:
 				now()
 			default:
@@ -128,11 +133,20 @@ func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- s
 	}
 }
 
+// poke has the settings reloaded, unless that is to be done already.
+func poke(hangup chan<- struct{}) {
+	select {
+	case hangup <- struct{}{}:
+	default:
+	}
+}
+
 // recoverNode opens the node while it requests more time from systemd.
-func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNode, error) {
+func (p *process) recoverNode(ctx context.Context, ls *node.Listeners, hangup chan struct{}) (brokerNode, error) {
 	asking, enough := context.WithCancel(ctx)
 	var asked sync.WaitGroup
 	asked.Go(func() { keepAsking(asking, "recovering "+p.loaded.Options.DataDir) })
+	asked.Go(func() { p.reloadCredentials(asking, hangup) })
 	defer asked.Wait()
 	defer enough()
 	began := time.Now()
@@ -179,9 +193,6 @@ func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, 
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer leave()
-	for _, certs := range p.allCertificates() {
-		helpers.Go(func() { certs.watch(ctx, p.log) })
-	}
 	if p.loaded.Options.Process.Watchdog {
 		helpers.Go(func() {
 			pingWatchdog(ctx, n.Alive, n.Status, func(err error) { p.log.Error("liveness check failed; watchdog not notified", "error", err) })
@@ -235,11 +246,26 @@ func (p *process) newAnnouncer(n brokerNode, ls *node.Listeners) *lookupd.Announ
 	})
 }
 
-// reload applies the settings that can change at run time. An invalid configuration changes
-// nothing.
-func (p *process) reload(n brokerNode) {
-	notify(reloading())
-	defer notify(daemon.SdNotifyReady)
+// reloadCredentials reads certificates and secrets at each SIGHUP until ctx is done: a node may wait for its cluster
+// because the others refuse those that it has. The other settings are reloaded once the node is open.
+func (p *process) reloadCredentials(ctx context.Context, hangup chan struct{}) {
+	later := false
+	for {
+		select {
+		case <-hangup:
+			later = true
+			p.refreshCredentials()
+			continue
+		case <-ctx.Done():
+		}
+		if later {
+			poke(hangup)
+		}
+		return
+	}
+}
+
+func (p *process) refreshCredentials() {
 	for _, certs := range p.allCertificates() {
 		certs.refreshAndSay(p.log, "")
 	}
@@ -248,6 +274,14 @@ func (p *process) reload(n brokerNode) {
 			p.log.Error("cannot reload cluster secret; the old one stays in use", "error", err)
 		}
 	}
+}
+
+// reload applies the settings that can change at run time. An invalid configuration changes
+// nothing.
+func (p *process) reload(n brokerNode) {
+	notify(reloading())
+	defer notify(daemon.SdNotifyReady)
+	p.refreshCredentials()
 	next, err := p.again()
 	if err != nil {
 		p.log.Error("cannot reload configuration; the old one stays in use", "error", err)

@@ -187,9 +187,19 @@ func (c *certificates) refreshAndSay(log *slog.Logger, said string) string {
 	case changed:
 		c.reloaded.Add(1)
 		log.Info("certificates reloaded", "cert", c.from.CertFile)
+		c.warnInvalid(log, time.Now())
 	}
 	if err != nil {
 		return err.Error()
 	}
 	return ""
+}
+
+// warnInvalid logs a certificate that is not valid at a time: all others refuse it, with an error that this node may
+// not see.
+func (c *certificates) warnInvalid(log *slog.Logger, now time.Time) {
+	if leaf := c.current.Load().Certificates[0].Leaf; now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		log.Error("certificate is expired or not valid yet: other nodes and clients refuse it; replace the file", "cert", c.from.CertFile,
+			"not_before", leaf.NotBefore, "not_after", leaf.NotAfter)
+	}
 }

@@ -203,3 +203,49 @@ func TestClientCertificatesFollowThePolicy(t *testing.T) {
 		t.Error("TLS is not off")
 	}
 }
+
+// A node that waits for its cluster, because the others refuse its certificate, got a new one only after a restart.
+func TestCertificatesAreReloadedWhileTheNodeOpens(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, "first")
+	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hangup := make(chan struct{}, 1)
+		p := &process{log: slog.New(slog.DiscardHandler), peerCerts: certs}
+		p.open = func(ctx context.Context, _ node.Config) (brokerNode, error) {
+			before := certs.current.Load()
+			certificate(t, dir, "second")
+			poke(hangup)
+			synctest.Wait()
+			if certs.current.Load() == before {
+				t.Error("changed files were not loaded")
+			}
+			return nil, ctx.Err()
+		}
+		if _, err := p.recoverNode(t.Context(), &node.Listeners{}, hangup); err != nil {
+			t.Error(err)
+		}
+		if len(hangup) != 1 {
+			t.Error("the other settings are not reloaded once the node is open")
+		}
+	})
+}
+
+func TestExpiredCertificateIsLogged(t *testing.T) {
+	cert, key := certificate(t, t.TempDir(), "node")
+	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := certs.current.Load().Certificates[0].Leaf
+	for at, want := range map[time.Time]bool{leaf.NotBefore.Add(-1): true, leaf.NotBefore: false, leaf.NotAfter: false, leaf.NotAfter.Add(1): true} {
+		var out bytes.Buffer
+		certs.warnInvalid(slog.New(slog.NewTextHandler(&out, nil)), at)
+		if said := strings.Contains(out.String(), "expired or not valid yet") && strings.Contains(out.String(), cert); said != want {
+			t.Errorf("at %v the log says %q", at, out.String())
+		}
+	}
+}

@@ -103,6 +103,11 @@ func snapshotMistakes() []mistake {
 	tests := []string{"./cmd/brokerd"}
 	return []mistake{
 		{
+			name: "process: a node that opens does not reload its certificates", file: "cmd/brokerd/process.go",
+			old: "case <-hangup:\n\t\t\tlater = true\n\t\t\tp.refreshCredentials()", with: "case <-hangup:\n\t\t\tlater = true",
+			tests: tests, run: "ReloadedWhileTheNodeOpens",
+		},
+		{
 			name: "snapshot: that of another cluster is taken", file: "cmd/brokerd/recover.go",
 			old: `if want != "" && want != is {`, with: "if false {", tests: tests, run: "Snapshot",
 		},
