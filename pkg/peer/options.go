@@ -20,7 +20,7 @@ const (
 	defaultMaxVisitors      = 512
 	defaultMaxVisitorsHost  = 64
 	defaultFrameMemory      = 512 << 20
-	DefaultVisitTimeout     = 10 * time.Second
+	visitTimeout            = 10 * time.Second // of a connection of a class that is open to all
 	DefaultHandshakeTimeout = 2 * time.Second
 	DefaultDialTimeout      = 2 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
@@ -99,7 +99,6 @@ type Options struct {
 
 	HandshakeTimeout time.Duration // TLS and hellos
 	DialTimeout      time.Duration // for connecting by TCP
-	VisitTimeout     time.Duration // of a connection of a class that is open to all
 	WriteTimeout     time.Duration // for a megabyte
 	KeepAlive        time.Duration // between pings of the side that dialed
 	DeadAfter        time.Duration // silence after which a connection is given up
@@ -128,7 +127,6 @@ func (o Options) withDefaults() Options {
 	o.MaxVisitors = cmp.Or(o.MaxVisitors, defaultMaxVisitors)
 	o.MaxVisitorsHost = cmp.Or(o.MaxVisitorsHost, defaultMaxVisitorsHost)
 	o.FrameMemory = cmp.Or(o.FrameMemory, defaultFrameMemory)
-	o.VisitTimeout = cmp.Or(o.VisitTimeout, DefaultVisitTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
@@ -199,7 +197,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("dead-after %s must exceed the ping interval %s", o.DeadAfter, o.KeepAlive)
 	case min(o.MaxConnections, o.MaxVisitors, o.MaxVisitorsHost, o.FrameMemory) < 0:
 		return errors.New("negative limits")
-	case min(o.KeepAlive, o.VisitTimeout, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
+	case min(o.KeepAlive, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
 		return errors.New("negative or contradictory timeouts")
 	}
 	return nil

@@ -130,7 +130,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 		return
 	}
 	if hello.Class.visits() {
-		over := time.AfterFunc(t.options.VisitTimeout, func() { raw.Close() })
+		over := time.AfterFunc(visitTimeout, func() { raw.Close() })
 		defer over.Stop()
 	} else {
 		p.leave()

@@ -67,13 +67,13 @@ func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 	return &link{
 		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
 		conn: &meteredConn{
-			Conn: conn, counters: &srv.counters, body: arriving{memory: srv.opts.Memory, timeout: srv.opts.BodyTimeout},
+			Conn: conn, counters: &srv.counters, body: arriving{memory: srv.opts.Memory, timeout: bodyTimeout},
 			raw: raw, turns: srv.opts.Turns, quiet: srv.opts.quiet,
 		},
 		wake:       make(chan struct{}, 1),
 		writerDone: make(chan struct{}),
 		queue: answerQueue{
-			maxCount: srv.opts.MaxPending, maxBytes: srv.opts.MaxPendingBytes, room: make(chan struct{}, 1),
+			maxCount: srv.opts.MaxPending, maxBytes: srv.opts.maxPendingBytes(), room: make(chan struct{}, 1),
 		},
 		about: stats.Client{
 			Consumer: api.Consumer{ClientID: host, Hostname: host, Address: conn.RemoteAddr().String(), ConnectedAt: time.Now()},

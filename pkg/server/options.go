@@ -126,10 +126,8 @@ type Options struct {
 	AllowExtCompatible bool
 	// MaxConnections limits the connections. Each costs two goroutines and some KiB. 0: no limit.
 	MaxConnections int
-	// MaxPending limits the answers that one connection may be owed, and MaxPendingBytes limits the
-	// bodies of their publishes. 4096, 4 x the larger of MaxBodyBytes and MaxMessageBytes.
-	MaxPending      int
-	MaxPendingBytes int
+	// MaxPending limits the answers that one connection may be owed. 4096.
+	MaxPending int
 	// Memory is charged for what connections hold: bodies, the memory to decode them, compression,
 	// and the connections themselves. nil: no limit.
 	Memory *limit.Memory
@@ -140,12 +138,6 @@ type Options struct {
 	Drops *limit.Drops
 	// Creations limits the topics and channels that clients create. nil: no limit.
 	Creations *limit.Creations
-	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While other
-	// connections wait for memory, a body that takes longer than slowBody at less than slowRate
-	// ends its connection earlier. 60 s.
-	BodyTimeout time.Duration
-	// MagicTimeout is how long a new connection may take to send the protocol's magic bytes. 10 s.
-	MagicTimeout time.Duration
 	// HandshakeTimeout limits a TLS handshake. 5 s.
 	HandshakeTimeout time.Duration
 	// CloseTimeout limits how long a closing connection waits for the answers that it is owed. 5 s.
@@ -168,6 +160,17 @@ const (
 	DefaultHeartbeat       = 30 * time.Second
 )
 
+// bodyTimeout is how long a body may take to arrive, with heartbeats or without. While other
+// connections wait for memory, a body that takes longer than slowBody at less than slowRate ends its
+// connection earlier.
+const bodyTimeout = time.Minute
+
+// magicTimeout is how long a new connection may take to send the protocol's magic bytes.
+const magicTimeout = 10 * time.Second
+
+// maxPendingBytes limits the bodies of the publishes whose answers one connection may be owed.
+func (o *Options) maxPendingBytes() int { return 4 * max(o.MaxBodyBytes, o.MaxMessageBytes) }
+
 // withDefaults returns the options with all defaults set.
 func (o Options) withDefaults() Options {
 	o.Version = cmp.Or(o.Version, "1.3.0")
@@ -186,9 +189,6 @@ func (o Options) withDefaults() Options {
 	o.MaxOutputBufferTimeout = cmp.Or(o.MaxOutputBufferTimeout, 30*time.Second)
 	o.MaxDeflateLevel = cmp.Or(o.MaxDeflateLevel, 6)
 	o.MaxPending = cmp.Or(o.MaxPending, 4096)
-	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*max(o.MaxBodyBytes, o.MaxMessageBytes))
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
-	o.MagicTimeout = cmp.Or(o.MagicTimeout, 10*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
 	o.quiet = cmp.Or(o.quiet, quietTime)

@@ -67,7 +67,7 @@ func (s *session) run(ctx context.Context) {
 	defer s.standing.Close()
 	defer s.memory.share.Close()
 	defer s.reader.Release()
-	s.conn.setPatience(s.srv.opts.MagicTimeout, time.Now())
+	s.conn.setPatience(magicTimeout, time.Now())
 	known, err := s.reader.ReadMagic()
 	if err != nil {
 		s.record(endingOf(err), err)

@@ -395,7 +395,7 @@ func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	if req.Max, err = numberIn(q, req.Max, 1); err != nil {
 		return err
 	}
-	req.Max = min(req.Max, v.publishing.Limits.MaxPeek)
+	req.Max = min(req.Max, web.MaxPeek)
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n > uint64(seq.MaxOffset) {

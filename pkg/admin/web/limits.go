@@ -15,7 +15,7 @@ const (
 	defaultMaxBody        = 5 << 20          // bytes of a body of many messages
 	DefaultMaxDefer       = time.Hour        // the longest delay of a message
 	DefaultPublishTimeout = 30 * time.Second // until a publish is answered as uncertain
-	defaultMaxPeek        = 1000             // messages in one answer
+	MaxPeek               = 1000             // messages in one answer
 )
 
 // Limits limits the resources of one request, or of all requests. Zero fields have the defaults.
@@ -28,8 +28,6 @@ type Limits struct {
 	MaxDefer time.Duration
 	// PublishTimeout is the timeout of a publish. After it the answer says that the outcome is unknown.
 	PublishTimeout time.Duration
-	// MaxPeek is the most messages of one peek.
-	MaxPeek int
 }
 
 // WithDefaults returns the limits with the defaults for zero fields.
@@ -38,7 +36,6 @@ func (l Limits) WithDefaults() Limits {
 	l.MaxBody = cmp.Or(l.MaxBody, defaultMaxBody)
 	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
 	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
-	l.MaxPeek = cmp.Or(l.MaxPeek, defaultMaxPeek)
 	return l
 }
 

@@ -53,12 +53,12 @@ func (f *founding) call(from string) func(context.Context, string, []byte) ([]by
 		f.mu.Lock()
 		pause := time.Until(f.stopped[from])
 		if f.lossy && bytes.Contains(text, []byte(askBond)) && f.rng.IntN(4) == 0 { // the worst moment
-			pause = max(pause, time.Duration(f.rng.Int64N(int64(3*DefaultPromise))))
+			pause = max(pause, time.Duration(f.rng.Int64N(int64(3*promiseTime))))
 			f.stopped[from] = time.Now().Add(pause)
 		}
 		f.mu.Unlock()
 		time.Sleep(pause)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultCallTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		// A call that timed out may still be carried out.
 		type result struct {

@@ -61,7 +61,7 @@ func (n *Node) give(kind requestKind, to identity) bool {
 	defer n.mu.Unlock()
 	switch kind {
 	case askPromise:
-		return n.word.promise(to, time.Now(), n.o.Promise)
+		return n.word.promise(to, time.Now(), promiseTime)
 	case askBond:
 		return n.word.bind(to, time.Now())
 	case askRelease:

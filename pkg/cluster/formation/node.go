@@ -20,11 +20,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// Defaults of Options.
+// DefaultInterval is the default of Options.Interval.
+const DefaultInterval = 200 * time.Millisecond
+
+// callTimeout limits a call, and promiseTime is the duration of a promise: several calls.
 const (
-	DefaultInterval    = 200 * time.Millisecond
-	DefaultCallTimeout = time.Second
-	DefaultPromise     = 5 * time.Second
+	callTimeout = time.Second
+	promiseTime = 5 * time.Second
 )
 
 // A node that waits for its cluster logs a warning after remindAfter, and again after each
@@ -50,17 +52,13 @@ type Options struct {
 	HasState bool
 	// Call makes the node at an address Handle a request, and returns its answer. It returns
 	// ErrSelf for this node's own address.
-	Call func(ctx context.Context, address string, request []byte) ([]byte, error)
-	// Interval is the time between two queries of the other nodes, CallTimeout limits a call, and
-	// Promise is the duration of a promise: several calls.
-	Interval, CallTimeout, Promise time.Duration
-	Logger                         *slog.Logger // optional
+	Call     func(ctx context.Context, address string, request []byte) ([]byte, error)
+	Interval time.Duration // between two queries of the other nodes
+	Logger   *slog.Logger  // optional
 }
 
 func (o Options) withDefaults() Options {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	o.CallTimeout = cmp.Or(o.CallTimeout, DefaultCallTimeout)
-	o.Promise = cmp.Or(o.Promise, DefaultPromise)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -335,7 +333,7 @@ func (n *Node) ask(ctx context.Context, address string, r request) reply {
 	if r.From == (identity{}) {
 		r.From = n.self
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.o.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	text, err := json.Marshal(r)
 	if err != nil {
