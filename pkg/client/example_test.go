@@ -274,3 +274,30 @@ func ExampleWithHooks() {
 	fmt.Println(published)
 	// Output: 1
 }
+
+// A consumer of one partition, for a worker that keeps the state of its messages. The client takes small messages
+// only, and looks for the partition's leader every 10 s even if nothing has failed.
+func ExampleWithPartition() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()}, client.WithMaxMessageBytes(64<<10), client.WithRefresh(10*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	to := client.InPartition(0)
+	if err := c.Send(ctx, client.Outgoing{Topic: "readings", Body: []byte("21.5"), Partition: to}); err != nil {
+		log.Fatal(err)
+	}
+	x, err := c.Subscribe("readings", "averages", client.WithPartition(to))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for m := range x.Messages(ctx) {
+		fmt.Println(string(m.Body))
+		if err := m.Finish(); err != nil {
+			log.Print(err)
+		}
+		break
+	}
+	// Output: 21.5
+}
