@@ -211,13 +211,13 @@ func TestFailuresAreExplained(t *testing.T) {
 		"403":     {always(s3test.Fault{Status: 403, Code: "AccessDenied"}), ErrDenied, "s3://backups/some/prefix: the service says AccessDenied (AccessDenied), request R1"},
 		"500":     {always(s3test.Fault{Status: 500, Code: "InternalError"}), nil, "the service says InternalError (InternalError), request R1"},
 		"507":     {always(s3test.Fault{Status: 507, Code: "QuotaExceeded"}), nil, "(QuotaExceeded)"},
-		"cut":     {always(s3test.Fault{LoseAnswer: true}), ErrUnreachable, "after up to 3 tries"},
-		"stalled": {always(s3test.Fault{Stall: make(chan struct{})}), ErrUnreachable, "after up to 3 tries"},
+		"cut":     {always(s3test.Fault{LoseAnswer: true}), ErrUnreachable, "after up to 2 tries"},
+		"stalled": {always(s3test.Fault{Stall: make(chan struct{})}), ErrUnreachable, "after up to 2 tries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := s3test.Start(t, false)
-			s := open(t, server, Options{stall: 100 * time.Millisecond, tries: 3})
+			s := open(t, server, Options{stall: 100 * time.Millisecond, tries: 2})
 			check(t, put(t, s, "chunks/a.gz", []byte("one")))
 			server.Fail(c.fail)
 			_, read := get(t, s, "chunks/a.gz", 10)
