@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -213,4 +214,49 @@ func TestDeathInterruptsTransfer(t *testing.T) {
 		}
 		close(hang)
 	})
+}
+
+// TestPatienceBoundsConsecutiveRequests: only requests in vain that follow each other count, and a
+// leader that answers anything is not silent.
+func TestPatienceBoundsConsecutiveRequests(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	late, cancel := context.WithDeadline(t.Context(), begin)
+	defer cancel()
+	ask1, ask2 := ask{leader: "n1", topic: "t", epoch: 1}, ask{leader: "n1", topic: "t", partition: 1, epoch: 1}
+	type step struct {
+		after time.Duration
+		a     ask
+		ctx   context.Context //nolint:containedctx // of the request
+		err   error
+		ends  bool
+	}
+	const half = handoverPatience / 2
+	for name, steps := range map[string][]step{
+		"silent for long": {
+			{0, ask1, late, context.DeadlineExceeded, false}, {half, ask2, late, context.DeadlineExceeded, false},
+			{half, ask2, late, context.DeadlineExceeded, true},
+		},
+		"silent, an answer, and silent again": {
+			{0, ask1, late, context.DeadlineExceeded, false}, {half, ask2, t.Context(), failure.Moving, false},
+			{half - 1, ask2, late, context.DeadlineExceeded, false}, {half, ask{leader: "n1", topic: "u"}, late, context.DeadlineExceeded, false},
+		},
+		"refused for long": {
+			{0, ask1, t.Context(), failure.Moving, false}, {half, ask1, t.Context(), failure.StaleVersion, false},
+			{half, ask1, t.Context(), failure.Moving, true},
+		},
+		"refused long ago": {
+			{0, ask1, t.Context(), failure.Moving, false}, {handoverPatience + 1, ask1, t.Context(), failure.Moving, false},
+			{handoverPatience, ask1, t.Context(), failure.Moving, true},
+		},
+		"refused for good": {{0, ask1, t.Context(), failure.TopicNotFound, true}},
+	} {
+		var p patience
+		now := begin
+		for i, s := range steps {
+			now = now.Add(s.after)
+			if got := p.ends(s.ctx, s.err, s.a, now); got != s.ends {
+				t.Errorf("%s: step %d ends the patience: %v, want %v", name, i, got, s.ends)
+			}
+		}
+	}
 }
