@@ -99,7 +99,7 @@ func (b *backlog) expire(now time.Time, limit time.Duration) bool {
 // group is the entries of one batch, until they are completed and committed. The term's lock guards
 // it.
 type group struct {
-	builder *commitlog.Builder
+	builder commitlog.Builder
 	entries []placedEntry
 	size    int        // bytes of the batch
 	taken   int        // bytes of its entries that count against the node's budget
@@ -110,6 +110,8 @@ type group struct {
 	expired bool  // it has waited too long to be committed
 	told    bool  // its entries are completed
 	err     error // with which the entries complete, if they are not committed
+
+	one [1]placedEntry // backing array of entries, for a group of one entry
 }
 
 type placedEntry struct {

@@ -159,13 +159,14 @@ func (t *Term) Append(e commitlog.Entry) error {
 	}
 	stirred := false
 	if t.forming == nil {
-		t.forming = &group{builder: new(commitlog.Builder), since: t.o.Now()}
+		t.forming = &group{since: t.o.Now()}
+		t.forming.entries = t.forming.one[:0]
 		stirred = t.members.stir(t.forming.since)
 	}
 	g := t.forming
 	g.entries, g.taken = append(g.entries, placedEntry{e, g.builder.Count()}), g.taken+size
 	g.builder.Reserve(size)
-	e.AppendTo(g.builder)
+	e.AppendTo(&g.builder)
 	t.appender.startLocked(e)
 	t.mu.Unlock()
 	t.o.tellStirred(t, stirred)
@@ -222,13 +223,13 @@ func (t *Term) Stop() error {
 // write writes a group, unless it is refused, and sends it to the followers. due means that it must
 // be synced before it counts.
 func (t *Term) write(g *group) (due bool, err error) {
-	batch, err := t.w.Append(g.builder, t.o.Ages.Wall(g.since))
+	batch, err := t.w.Append(&g.builder, t.o.Ages.Wall(g.since))
 	if err != nil {
 		return false, t.refused(g, err)
 	}
 	t.o.Ages.Appended(age.Batch{First: batch.First(), Epoch: t.Epoch(), Timestamp: batch.Timestamp()}, g.since)
 	t.mu.Lock()
-	g.builder, g.batch, g.written = nil, batch, true
+	g.batch, g.written = batch, true
 	t.members.timeAppend(t.o.Now(), batch.End())
 	t.mu.Unlock()
 	for _, f := range t.members.followers() {
@@ -250,7 +251,7 @@ func (t *Term) refused(g *group, err error) error {
 	if g.told && t.over == nil && !revoked && fate.Of(err) == fate.Refused && t.o.Log.Failed() == nil {
 		return errAgain
 	}
-	g.builder, g.err = nil, err
+	g.builder, g.err = commitlog.Builder{}, err
 	if revoked {
 		t.endLocked(failure.NotLeading)
 	}
@@ -334,7 +335,7 @@ func (t *Term) endLocked(why error) {
 	}
 	if g := t.forming; g != nil {
 		t.forming = nil
-		g.builder, g.err = nil, t.over
+		g.builder, g.err = commitlog.Builder{}, t.over
 		t.backlog.add(g)
 	}
 	for _, f := range t.members.followers() {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -125,7 +126,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	late := t.backlog.expire(now, t.o.PublishTimeout)
 	if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout { // the log, or the round that it waits for, hangs
 		t.forming = nil
-		g.builder, g.err = nil, failure.TooFewISR
+		g.builder, g.err = commitlog.Builder{}, failure.TooFewISR
 		t.backlog.add(g)
 		late = true
 	}
