@@ -31,8 +31,10 @@ func optionsOf(f *fake) Options {
 	return Options{
 		Publisher: web.Publisher{Sender: f, TopicEnsurer: f}, NSQD: nsqd.Broker{TopicWriter: f, Contents: f, Node: f, Deletions: f, ClusterReader: f},
 		Lookup: lookup.Broker{Directory: f, ChannelDeleter: f, Node: f, Deletions: f, ClusterReader: f},
-		V1: v1.Options{Broker: v1.Broker{TopicReader: f, TopicWriter: f, ReplicaFitter: f, ContentWriter: f, Observer: f, Positions: f, Audit: f, MessageOperator: f, ClusterReader: f},
-			Operator: v1.Operator{NodeOperator: f, PartitionOperator: f, Repairer: f, Agreement: f}, Policies: fakePolicies{f}, Plans: fakePlans{f}, Deferrals: fakeDeferrals{f}, Trash: fakeTrash{f}, Traces: fakeTraces{}, Upgrades: &fakeUpgrades{}, Settings: &fakeSettings{}, Access: v1.Access{Accesses: &fakeAccess{}}},
+		V1: v1.Options{
+			Broker:   v1.Broker{TopicReader: f, TopicWriter: f, ReplicaFitter: f, ContentWriter: f, Observer: f, Positions: f, Audit: f, MessageOperator: f, ClusterReader: f},
+			Operator: v1.Operator{NodeOperator: f, PartitionOperator: f, Repairer: f, Agreement: f}, Policies: fakePolicies{f}, Plans: fakePlans{f}, Deferrals: fakeDeferrals{f}, Trash: fakeTrash{f}, Traces: fakeTraces{}, Upgrades: &fakeUpgrades{}, Settings: &fakeSettings{}, Access: v1.Access{Accesses: &fakeAccess{}},
+		},
 	}
 }
 

@@ -233,19 +233,24 @@ func TestPatienceBoundsConsecutiveRequests(t *testing.T) {
 	const half = handoverPatience / 2
 	for name, steps := range map[string][]step{
 		"silent for long": {
-			{0, ask1, late, context.DeadlineExceeded, false}, {half, ask2, late, context.DeadlineExceeded, false},
+			{0, ask1, late, context.DeadlineExceeded, false},
+			{half, ask2, late, context.DeadlineExceeded, false},
 			{half, ask2, late, context.DeadlineExceeded, true},
 		},
 		"silent, an answer, and silent again": {
-			{0, ask1, late, context.DeadlineExceeded, false}, {half, ask2, t.Context(), failure.Moving, false},
-			{half - 1, ask2, late, context.DeadlineExceeded, false}, {half, ask{leader: "n1", topic: "u"}, late, context.DeadlineExceeded, false},
+			{0, ask1, late, context.DeadlineExceeded, false},
+			{half, ask2, t.Context(), failure.Moving, false},
+			{half - 1, ask2, late, context.DeadlineExceeded, false},
+			{half, ask{leader: "n1", topic: "u"}, late, context.DeadlineExceeded, false},
 		},
 		"refused for long": {
-			{0, ask1, t.Context(), failure.Moving, false}, {half, ask1, t.Context(), failure.StaleVersion, false},
+			{0, ask1, t.Context(), failure.Moving, false},
+			{half, ask1, t.Context(), failure.StaleVersion, false},
 			{half, ask1, t.Context(), failure.Moving, true},
 		},
 		"refused long ago": {
-			{0, ask1, t.Context(), failure.Moving, false}, {handoverPatience + 1, ask1, t.Context(), failure.Moving, false},
+			{0, ask1, t.Context(), failure.Moving, false},
+			{handoverPatience + 1, ask1, t.Context(), failure.Moving, false},
 			{handoverPatience, ask1, t.Context(), failure.Moving, true},
 		},
 		"refused for good": {{0, ask1, t.Context(), failure.TopicNotFound, true}},
