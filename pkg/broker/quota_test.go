@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -53,4 +54,41 @@ func TestLeaderUnderQuotaTransfersLeadership(t *testing.T) {
 	exceeded[first].Store(false)
 	l.inSync("t", 0, 3)
 	l.eventually("the node to have room", func() bool { return !l.at(first).Host.Disk.Low() })
+}
+
+// TestLeaderThatCannotCreateSegmentsTransfersLeadership: it refused every publish, was healthy, and logged nothing.
+func TestLeaderThatCannotCreateSegmentsTransfersLeadership(t *testing.T) {
+	var mu sync.Mutex // guards denied
+	denied := map[meta.NodeID]*atomic.Bool{}
+	l := newLan(t, func(o *Options) {
+		mu.Lock()
+		defer mu.Unlock()
+		on := &atomic.Bool{}
+		denied[o.Self] = on
+		disk := vfstest.NewFaulty(o.FS)
+		disk.Decide(func(_ int64, op vfs.Op) (f vfstest.Fault) {
+			if on.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".log") {
+				f.Err = &fs.PathError{Op: "open", Path: op.Name, Err: syscall.EACCES}
+			}
+			return f
+		})
+		o.FS, o.Log.SegmentBytes = disk, 64<<10
+	}, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "a")
+	first := l.store.Topic("t").Partitions[0].Leader
+	denied[first].Store(true)
+	body := string(make([]byte, 100<<10)) // needs another segment
+	l.eventually("another leader", func() bool {
+		_ = l.put("t", 0, body) // may be refused until then
+		return l.store.Topic("t").Partitions[0].Leader != first
+	})
+	l.mustPut("t", 0, body)
+	if r := l.at(first).Host.Reasons(time.Now()); len(r) == 0 || r[0].Code != "replica_failed" {
+		t.Errorf("the node says %+v", r)
+	}
+	denied[first].Store(false)
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, body)
 }

@@ -56,9 +56,10 @@ type Options struct {
 	// OnAppend, if set, receives the duration of writing a batch, without the sync, for one
 	// batch in appendSample.
 	OnAppend func(time.Duration)
-	// OnNoRoom, if set, receives the error of an append that the disk refused for lack of space or
-	// for a quota. It is called under locks of the log and must not block.
-	OnNoRoom func(error)
+	// OnRefused, if set, receives the error of an append that the file system refused and that
+	// changed nothing, except for a lack of descriptors. It is called under locks of the log and
+	// must not block.
+	OnRefused func(error)
 	// Buffers lends read buffers. Logs that share it share memory; nil: the log has its own.
 	Buffers *Buffers
 	// Cache holds data read out of order, for the readers of all logs that share it. nil: no cache.

@@ -111,10 +111,10 @@ func (w *Writer) roomLocked(n int64) error {
 	}
 }
 
-// refuseAppend marks the error of an append as a refusal, and reports a lack of space.
+// refuseAppend marks the error of an append as a refusal, and reports it.
 func (l *Log) refuseAppend(doing string, err error) error {
-	if l.opts.OnNoRoom != nil && vfs.LacksRoom(err) && !vfs.OutOfFiles(err) {
-		l.opts.OnNoRoom(err)
+	if l.opts.OnRefused != nil && !vfs.OutOfFiles(err) {
+		l.opts.OnRefused(err)
 	}
 	return refuse(doing, err)
 }

@@ -51,9 +51,9 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	lo.OnDisk, lo.Names = rs.onDisk.Load(), names
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
 	full := rs.disk.Brimful
-	lo.OnNoRoom = rs.disk.Deny
+	lo.OnRefused = rs.onRefusal(h, i)
 	if h.fs != rs.o.FS {
-		full, lo.OnNoRoom = nil, nil // it uses no disk space
+		full, lo.OnRefused = nil, nil // it uses no disk space
 		lo.SegmentBytes = min(rs.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory anyway
 		lo.Cache = nil

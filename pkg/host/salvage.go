@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // If a replica with unreadable channel positions is to lead, and another in-sync replica is up,
@@ -68,8 +70,9 @@ func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 // roleErrors records the replicas that could not take the role of the metadata, with the reason.
 // They are retried.
 type roleErrors struct {
-	mu  sync.Mutex // guards all
-	all map[roleKey]error
+	mu      sync.Mutex // guards the fields below
+	all     map[roleKey]error
+	appends map[roleKey]time.Time // when the file system last refused an append
 }
 
 type roleKey struct {
@@ -131,7 +134,13 @@ func (r *roleErrors) forget(h *Topic) {
 func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (leaders, others []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.all {
+	keys := slices.Collect(maps.Keys(r.all))
+	for key, last := range r.appends {
+		if r.all[key] == nil && time.Since(last) <= refusalsShown {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
 		t := topic(key.topic)
 		if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
 			continue
@@ -182,4 +191,38 @@ func (q *Quarantine) reasons() []health.Reason {
 	}
 	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)
 	return reasons
+}
+
+// refusalsShown is how long a replica counts as failed after the file system refused an append.
+const refusalsShown = 30 * time.Second
+
+// refused records that the file system refused an append, and reports whether that is new.
+func (r *roleErrors) refused(key roleKey, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.appends, func(_ roleKey, last time.Time) bool { return now.Sub(last) > refusalsShown })
+	before := len(r.appends)
+	r.appends[key] = now
+	return len(r.appends) > before
+}
+
+// onRefusal returns what a log calls under locks when the file system refuses an append. If its data is intact, but its
+// file cannot be opened for example, nothing else would end that the replica leads and refuses every publish.
+func (rs *roles) onRefusal(h *Topic, i int) func(error) {
+	return func(err error) {
+		if vfs.LacksRoom(err) {
+			rs.disk.Deny(err)
+			return
+		}
+		if !rs.quarantine.failures.refused(roleKey{h.Name, h.Incarnation, i}, time.Now()) {
+			return
+		}
+		rs.life.running.Go(func() {
+			rs.log.Error("file system refuses appends to replica: publishes to the partition are refused until that ends, or another in-sync replica leads",
+				"topic", h.Name, "partition", i, "error", err)
+			if t := rs.o.Meta.Topic(h.Name); t != nil && t.Incarnation == h.Incarnation && t.Partitions[i].Leader == rs.o.Self && len(rs.quarantine.others(&t.Partitions[i])) > 0 {
+				rs.quarantine.handOn(h, i)
+			}
+		})
+	}
 }

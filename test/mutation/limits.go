@@ -238,8 +238,13 @@ func quotaMistakes() []mistake {
 			tests: []string{"./pkg/diskspace"}, run: "TestQuota",
 		},
 		{
+			name: "a leader that cannot append keeps its leadership", file: "pkg/host/salvage.go",
+			old: "len(rs.quarantine.others(&t.Partitions[i])) > 0 {", with: "len(rs.quarantine.others(&t.Partitions[i])) > 9 {",
+			tests: []string{"./pkg/broker"}, run: "TestLeaderThatCannotCreateSegments",
+		},
+		{
 			name: "a log does not report an append that a quota refused", file: "pkg/commitlog/writer.go",
-			old: "l.opts.OnNoRoom != nil && vfs.LacksRoom(err)", with: "l.opts.OnNoRoom == nil && vfs.LacksRoom(err)",
+			old: "l.opts.OnRefused != nil && !vfs", with: "l.opts.OnRefused == nil && !vfs",
 			tests: []string{"./pkg/broker"}, run: "TestLeaderUnderQuota",
 		},
 	}
