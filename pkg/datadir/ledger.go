@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -19,8 +20,9 @@ import (
 // has a role, and so before it acknowledges anything, and stays entered until its
 // topic is purged. Its methods are safe for concurrent use.
 type Ledger struct {
-	fs  vfs.FS
-	dir string // holds an empty file for each entry
+	fs   vfs.FS
+	dir  string // holds an empty file for each entry
+	data Dir    // has the replicas
 
 	mu      sync.Mutex // guards entries
 	entries map[string]struct{}
@@ -28,7 +30,7 @@ type Ledger struct {
 
 // NewLedger returns the ledger of a data directory. Dir.Claim reads it.
 func NewLedger(d Dir) *Ledger {
-	return &Ledger{fs: d.FS, dir: d.replicas(), entries: map[string]struct{}{}}
+	return &Ledger{fs: d.FS, dir: d.replicas(), data: d, entries: map[string]struct{}{}}
 }
 
 // Path is the path of the ledger.
@@ -128,10 +130,20 @@ func (l *Ledger) Forget(topic string, in meta.Incarnation) error {
 }
 
 // Trim drops the entries of replicas that the metadata no longer assigns to a
-// node. No replica may be opened meanwhile, because newer metadata than s may
-// assign it.
+// node and that have no directory. No replica may be opened meanwhile, because
+// newer metadata than s may assign it.
 func (l *Ledger) Trim(s *meta.State, self meta.NodeID) error {
-	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) })
+	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) && !l.onDisk(entry) })
+}
+
+// onDisk reports whether the replica of an entry has a directory, or may have one.
+func (l *Ledger) onDisk(entry string) bool {
+	topic, in, i, ok := parseReplicaName(entry)
+	if !ok {
+		return false
+	}
+	_, err := l.fs.Stat(filepath.Join(l.data.Topics(), TopicName(topic, in), strconv.Itoa(i)))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // mayHold reports whether the metadata assigns the replica of an entry to a node,

@@ -16,7 +16,7 @@ func (n *Host) Reasons(now time.Time) []health.Reason {
 		reasons = append(reasons, health.Reason{Code: "log_corrupt", Count: k, What: "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
 	}
 	if k := int(n.strays.Load()); k > 0 {
-		reasons = append(reasons, health.Reason{Code: "stray_data", Count: k, What: "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
+		reasons = append(reasons, health.Reason{Code: "stray_data", Count: k, What: "directories of topics unknown to the metadata, of another cluster or of another node; the metadata may have been lost, or data directories exchanged"})
 	}
 	if used, most, _ := n.roles.budget.Usage(); 2*used >= most {
 		reasons = append(reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(

@@ -191,17 +191,21 @@ func (r *Remover) holds(t *meta.Topic, least int64) bool {
 
 // Sweep finishes deletions that a crash interrupted. A directory whose topic is not in the
 // metadata belongs to a deleted topic if the metadata is past the index at which it was
-// created; otherwise it is kept, logged and counted. The same applies to a partition that
-// the metadata assigns to other nodes. No replica may be opened meanwhile.
+// created; otherwise it is kept, logged and counted. A replica that the metadata assigns to
+// other nodes was moved while this node was down, if the ledger names it; otherwise it came
+// from another disk, and is kept, logged and counted, too. No replica may be opened
+// meanwhile.
 func (r *Remover) Sweep(s *meta.State) (strays int) {
 	if left, err := r.o.Dirs.FS.ReadDir(r.o.Dirs.Trash()); err == nil {
 		for _, name := range left {
 			r.delete(name)
 		}
 	}
-	if err := r.o.Ledger.Trim(s, r.o.Self); err != nil {
-		r.o.Log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", r.o.Ledger.Path(), "error", err)
-	}
+	defer func() {
+		if err := r.o.Ledger.Trim(s, r.o.Self); err != nil {
+			r.o.Log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", r.o.Ledger.Path(), "error", err)
+		}
+	}()
 	dirs, err := r.o.Dirs.FS.ReadDir(r.o.Dirs.Topics())
 	if err != nil {
 		return 0
@@ -211,7 +215,7 @@ func (r *Remover) Sweep(s *meta.State) (strays int) {
 		name, in, ok := datadir.ParseTopicName(dir)
 		switch t := s.Topic(name); {
 		case ok && t != nil && t.Incarnation == in:
-			r.sweepPartitions(path, t)
+			strays += r.sweepPartitions(path, t)
 		case !ok || in > meta.Incarnation(s.Index()):
 			strays++
 			r.o.Log.Error("directory belongs to no known topic; kept unchanged", "path", path)
@@ -226,12 +230,12 @@ func (r *Remover) Sweep(s *meta.State) (strays int) {
 	return strays
 }
 
-// sweepPartitions moves replicas aside that were moved to other nodes while
-// this one was down.
-func (r *Remover) sweepPartitions(dir string, t *meta.Topic) {
+// sweepPartitions removes this node's replicas of a topic that are assigned to other nodes
+// now, and returns how many are there that this node has not created.
+func (r *Remover) sweepPartitions(dir string, t *meta.Topic) (strays int) {
 	parts, err := r.o.Dirs.FS.ReadDir(dir)
 	if err != nil {
-		return
+		return 0
 	}
 	for _, part := range parts {
 		i, err := strconv.Atoi(part)
@@ -239,8 +243,15 @@ func (r *Remover) sweepPartitions(dir string, t *meta.Topic) {
 			continue
 		}
 		path := filepath.Join(dir, part)
+		if !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {
+			strays++
+			r.o.Log.Error("replica is assigned to other nodes, and was not created by this one; kept unchanged: it may be another node's only copy",
+				"path", path, "assigned", t.Partitions[i].Replicas)
+			continue
+		}
 		if err := r.Remove(path, datadir.AsideName(t.Name, t.Incarnation, i, t.Partitions[i].Version)); err != nil {
 			r.o.Log.Warn("cannot move replica that is no longer assigned here to trash; retrying at the next start", "path", path, "error", err)
 		}
 	}
+	return strays
 }

@@ -25,6 +25,9 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dirs: datadir.At(vfs.NewMem(), "data"), s: &meta.State{}, in: map[string]meta.Incarnation{}}
 	r.ledger = datadir.NewLedger(r.dirs)
+	if err := vfs.MkdirAllSynced(r.dirs.FS, r.ledger.Path()); err != nil {
+		t.Fatal(err)
+	}
 	r.Remover = New(Options{
 		Dirs: r.dirs, Ledger: r.ledger, Self: "n1", Log: slog.New(slog.DiscardHandler),
 		Go: func(f func()) bool { r.todo = append(r.todo, f); return true },
@@ -97,6 +100,9 @@ func TestReviewKeepsWhatWasRestored(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"mine", "both", "theirs"} {
 		r.write(name, 10)
+		if err := r.ledger.Enter(datadir.ReplicaName(name, r.in[name], 0)); err != nil {
+			t.Fatal(err)
+		}
 		r.delete(name)
 	}
 	if topics, bytes := r.Kept(); topics != 3 || bytes != 30 {
@@ -145,6 +151,42 @@ func TestSweep(t *testing.T) {
 	}
 	if got := r.Oldest(r.s, 1); got == nil || got.Topic.Name != "mine" {
 		t.Errorf("the oldest: %+v", got)
+	}
+}
+
+// A replica that is assigned to another node was moved there, or this disk was given the directories of
+// another node's: then it may be the only copy.
+func TestOnlyReplicasCreatedHereAreSwept(t *testing.T) {
+	for _, created := range []bool{true, false} {
+		r := newRig(t)
+		r.write("theirs", 10)
+		entry := datadir.ReplicaName("theirs", r.in["theirs"], 0)
+		if created {
+			if err := r.ledger.Enter(entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		strays := r.Sweep(r.s)
+		_, err := r.dirs.FS.Stat(filepath.Join(r.dirs.Topic("theirs", r.in["theirs"]), "0"))
+		if kept := err == nil; kept == created || (strays == 1) == created || r.ledger.Has(entry) {
+			t.Errorf("created here: %v: kept %v, %d strays, in the ledger %v", created, kept, strays, r.ledger.Has(entry))
+		}
+	}
+}
+
+// The directory of a deleted topic is kept as a whole. Its entries stay, so that a copy that is no
+// replica any more is removed once the topic is restored, also while the node is down.
+func TestCopyInTrashIsStillInTheLedger(t *testing.T) {
+	r := newRig(t)
+	r.write("theirs", 10)
+	if err := r.ledger.Enter(datadir.ReplicaName("theirs", r.in["theirs"], 0)); err != nil {
+		t.Fatal(err)
+	}
+	r.apply(meta.DeleteTopic{Name: "theirs"})
+	r.Sweep(r.s)
+	r.apply(meta.RestoreTopic{Name: "theirs"})
+	if strays := r.Sweep(r.s); strays > 0 {
+		t.Error("a copy that this node created is taken for another node's")
 	}
 }
 

@@ -111,3 +111,18 @@ func purgeMistakes() []mistake {
 		},
 	}
 }
+
+// sweepMistakes concern the replicas that a node finds on its disk when it starts.
+func sweepMistakes() []mistake {
+	tests := []string{"./pkg/removal"}
+	return []mistake{
+		{
+			name: "trash: a node deletes what another has created", file: "pkg/removal/removal.go",
+			old: "if !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {", with: "if false {", tests: tests, run: "CreatedHere",
+		},
+		{
+			name: "trash: the ledger forgets a copy that is on disk", file: "pkg/datadir/ledger.go",
+			old: " && !l.onDisk(entry)", with: "", tests: tests, run: "InTrash",
+		},
+	}
+}
