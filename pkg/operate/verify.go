@@ -64,11 +64,12 @@ const digestStep = 1 << 20
 var errWhole = errors.New("log fully read")
 
 // DigestOf returns the SHA-256 of a log's batches on disk, from the one that contains from to the
-// last that ends at or before end, in hexadecimal.
+// last that ends at or before end, in hexadecimal. It fails if a message between them is missing.
 func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string, error) {
 	h := sha256.New()
 	c := commitlog.NewChecker(l, from)
 	defer c.Close()
+	next := from
 	for {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -77,18 +78,28 @@ func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (stri
 			switch {
 			case b.End() > end:
 				return errWhole
+			case b.First() > next:
+				return missing(next, b.First())
 			case b.End() > from:
 				h.Write(b.Raw())
+				next = b.End()
 			}
 			return nil
 		})
 		switch {
+		case err == nil && done && next < end:
+			return "", missing(next, end)
 		case errors.Is(err, errWhole), err == nil && done:
 			return hex.EncodeToString(h.Sum(nil)), nil
 		case err != nil:
 			return "", err
 		}
 	}
+}
+
+// missing is the error for messages that a log should have. They may have been deleted by its retention meanwhile.
+func missing(from, to seq.Offset) error {
+	return fmt.Errorf("the log has no messages from offset %d to %d", from, to-1)
 }
 
 // Digest returns the digests of a topic's partitions, on every replica that responds, over what all

@@ -112,10 +112,14 @@ func purgeMistakes() []mistake {
 	}
 }
 
-// sweepMistakes concern the replicas that a node finds on its disk when it starts.
+// sweepMistakes concern what a node finds on its disk.
 func sweepMistakes() []mistake {
 	tests := []string{"./pkg/removal"}
 	return []mistake{
+		{
+			name: "the digest of a log ignores a gap", file: "pkg/operate/verify.go",
+			old: "case b.First() > next:", with: "case false:", tests: []string{"./pkg/operate"}, run: "DigestOfALog",
+		},
 		{
 			name: "trash: a node deletes what another has created", file: "pkg/removal/removal.go",
 			old: "if !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {", with: "if false {", tests: tests, run: "CreatedHere",
