@@ -115,21 +115,20 @@ func refused(err error) error {
 	}
 	is := func(target error) bool { return errors.Is(err, target) }
 	f := api.Errorf("", "%w", err)
+	f.Fate = "" // a store may fail in the middle of a command
 	switch {
-	case is(backup.ErrNoBackup), is(errNoTopic), is(s3store.ErrNoBucket):
+	case is(backup.ErrNoBackup), is(errNoTopic):
+		f.Code, f.Fate = failure.NotFound, fate.Refused.String()
+	case is(s3store.ErrNoBucket):
 		f.Code = failure.NotFound
 	case is(backup.ErrIncomplete), is(backup.ErrNewerFormat), is(backups.ErrTopicThere), is(backups.ErrBrokenOff), is(backup.ErrBusy):
-		f.Code = failure.Precondition
+		f.Code, f.Fate = failure.Precondition, fate.Refused.String()
 	case is(s3store.ErrDenied):
 		f.Code, f.Hint = failure.Forbidden, "check the credentials; their key needs the rights to list the bucket, and to get, put and delete objects below the prefix"
 	case is(s3store.ErrUnreachable):
 		f.Code, f.Hint = failure.Unavailable, "check --s3-endpoint, the network and TLS"
 	default:
 		return err
-	}
-	f.Fate = fate.Refused.String()
-	if fate.Of(err) == fate.Uncertain && f.Code == failure.Unavailable {
-		f.Fate = ""
 	}
 	return f
 }

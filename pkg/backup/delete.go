@@ -100,10 +100,13 @@ func (r *Repository) remove(ctx context.Context, dry bool, choose func(listing) 
 	}
 	if !dry {
 		if err := r.removeManifests(ctx, names, d); err != nil {
-			return nil, err
+			return d, err
 		}
 	}
-	if err := r.removeChunks(ctx, mine, used, d); err != nil || dry {
+	switch err := r.removeChunks(ctx, mine, used, d); {
+	case dry && err != nil:
+		return nil, err
+	case dry || err != nil:
 		return d, err
 	}
 	if err := r.store.Tidy(ctx, r.now().Add(-leaseEnds)); err != nil {
@@ -158,14 +161,18 @@ func (r *Repository) used(ctx context.Context, names listing, ids []string, d *D
 	return used, nil
 }
 
-// removeManifests deletes backups, and the markers of commands that were interrupted.
+// removeManifests deletes backups, and the markers of commands that were interrupted. After an error d
+// has the backups that were deleted.
 func (r *Repository) removeManifests(ctx context.Context, names listing, d *Deleted) error {
+	for i, id := range d.Backups {
+		if err := r.store.Remove(ctx, manifestName(id)); err != nil {
+			d.Backups, d.Interrupted = d.Backups[:i], []string{}
+			return fmt.Errorf("remove %s: %w", manifestName(id), err)
+		}
+	}
 	var gone []string
 	for _, id := range d.Interrupted {
 		gone = append(gone, partialName(id))
-	}
-	for _, id := range d.Backups {
-		gone = append(gone, manifestName(id))
 	}
 	for _, o := range names.spent {
 		gone = append(gone, o.Name)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,16 +190,94 @@ func TestMarkersAreRenewed(t *testing.T) {
 	}
 }
 
+// stalling is a store in which the commit of a manifest takes long.
+type stalling struct {
+	Store
+	meanwhile func()
+}
+
+func (s stalling) Draft() (Draft, error) {
+	d, err := s.Store.Draft()
+	return stallingDraft{d, s.meanwhile}, err
+}
+
+type stallingDraft struct {
+	Draft
+	meanwhile func()
+}
+
+func (d stallingDraft) Commit(ctx context.Context, name string) error {
+	err := d.Draft.Commit(ctx, name)
+	if strings.HasSuffix(name, whole) {
+		d.meanwhile()
+	}
+	return err
+}
+
+// TestBackupThatWasCompletedTooLateIsRemoved has a deletion remove the marker and the chunks of a backup while its
+// manifest is being stored.
+func TestBackupThatWasCompletedTooLateIsRemoved(t *testing.T) {
+	r, path := store(t)
+	written(t, r, "b1", "x", "one")
+	later := time.Now().Add(leaseEnds + time.Second)
+	slow := In(stalling{Dir(path), func() {
+		check(t, os.Rename(filepath.Join(path, "backups/b2.json"), filepath.Join(path, "b2.json"))) // it is not there yet
+		other := In(Dir(path))
+		other.now = func() time.Time { return later }
+		_, err := other.Prune(t.Context(), 1, false)
+		check(t, err)
+		check(t, os.Rename(filepath.Join(path, "b2.json"), filepath.Join(path, "backups/b2.json")))
+	}})
+	work := begun(t, slow, "b2")
+	w := work.Messages(nil)
+	check(t, w.Add(t.Context(), &Message{Body: []byte("two")}))
+	chunks, err := w.Close(t.Context())
+	check(t, err)
+	m := &Manifest{Format: Format, ID: "b2", Topics: []Topic{{Name: "t", Partitions: []Partition{{End: 1, Chunks: chunks}}}}}
+	if err := work.Complete(t.Context(), m); !errors.Is(err, errLapsed) || files(t, path) != "b1.json 1" {
+		t.Errorf("%v, left: %s", err, files(t, path))
+	}
+}
+
+// flat is a store that lists what other prefixes of a bucket contain, too.
+type flat struct{ Store }
+
+func (f flat) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		for o, err := range f.Store.List(ctx, prefix) {
+			if !yield(o, err) || prefix == backupsDir+"/" && !yield(Object{Name: backupsDir + "/" + o.Name, Modified: time.Now()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestStoreBelowAnotherIsNotListed has a repository in s3://B/backups beside one in s3://B.
+func TestStoreBelowAnotherIsNotListed(t *testing.T) {
+	r, path := store(t)
+	written(t, r, "b1", "x", "one")
+	check(t, os.WriteFile(filepath.Join(path, "backups", "b9.partial"), nil, 0o600))
+	check(t, os.Chtimes(filepath.Join(path, "backups", "b9.partial"), time.Unix(1, 0), time.Unix(1, 0)))
+	listed, err := In(flat{Dir(path)}).List(t.Context())
+	if err != nil || len(listed) != 2 {
+		t.Errorf("%+v, %v", listed, err)
+	}
+	done, err := In(flat{Dir(path)}).Prune(t.Context(), 1, false)
+	if err != nil || !slices.Equal(done.Kept, []string{"b1"}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
 // faulty is a store that fails, once it has carried out a number of changes, as after a crash.
 type faulty struct {
 	Store
-	left int
+	left atomic.Int64
 }
 
 var errCrash = errors.New("crash")
 
 func (f *faulty) spend() error {
-	if f.left--; f.left < 0 {
+	if f.left.Add(-1) < 0 {
 		return errCrash
 	}
 	return nil
@@ -233,7 +313,9 @@ func TestCrashAtEachStepLeavesIntactBackups(t *testing.T) {
 		r, path := store(t)
 		written(t, r, "b1", "x", "one", "both")
 		written(t, r, "b2", "x", "two", "both")
-		broken := In(&faulty{Dir(path), steps})
+		crashing := &faulty{Store: Dir(path)}
+		crashing.left.Store(int64(steps))
+		broken := In(crashing)
 		work, err := broken.Begin(t.Context(), "b3")
 		var chunks []Chunk
 		if err == nil {

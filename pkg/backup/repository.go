@@ -27,6 +27,9 @@ const (
 	chunkEnd   = ".gz"
 )
 
+// Directories returns the first parts of the names of all objects.
+func Directories() []string { return []string{backupsDir, chunksDir} }
+
 // Refusals. Each is marked fate.Refused.
 var (
 	ErrNoBackup   = fate.Refuse("no such backup")
@@ -104,6 +107,9 @@ func (r *Repository) names(ctx context.Context) (l listing, err error) {
 	for o, err := range r.store.List(ctx, backupsDir+"/") {
 		if err != nil {
 			return l, fmt.Errorf("list backups: %w", err)
+		}
+		if path.Dir(o.Name) != backupsDir { // of another repository, whose prefix begins alike
+			continue
 		}
 		switch path.Ext(o.Name) {
 		case whole:

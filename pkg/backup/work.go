@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -86,21 +88,30 @@ func (w *Work) Complete(ctx context.Context, m *Manifest) error {
 	if len(data) > maxManifestBytes {
 		return fate.Mark(fmt.Errorf("manifest of %d bytes exceeds %d; back up fewer topics at a time", len(data), maxManifestBytes), fate.Refused)
 	}
-	mine, err := w.r.exists(ctx, w.lease.name)
-	switch {
-	case err != nil:
+	if err := w.holds(ctx); err != nil {
 		return fate.Mark(err, fate.Refused)
-	case !mine:
-		return errLapsed
-	}
-	if err := w.lease.check(); err != nil {
-		return err
 	}
 	if err := w.r.put(ctx, manifestName(m.ID), data); err != nil {
 		return w.settle(ctx, fmt.Errorf("store manifest: %w", err))
 	}
+	// Storing it may have taken so long that a deletion removed its chunks.
+	if err := w.holds(ctx); errors.Is(err, errLapsed) {
+		if gone := w.r.store.Remove(ctx, manifestName(m.ID)); gone != nil {
+			return fate.Mark(fmt.Errorf("%w; delete backup %s, of which chunks may be missing: %w", err, m.ID, gone), fate.Uncertain)
+		}
+		return err
+	}
 	_ = w.lease.release(ctx) // a marker beside its manifest is ignored
 	return nil
+}
+
+// holds returns errLapsed if others may have removed the marker of the backup.
+func (w *Work) holds(ctx context.Context) error {
+	mine, err := w.r.exists(ctx, w.lease.name)
+	if err == nil && !mine {
+		return errLapsed
+	}
+	return cmp.Or(err, w.lease.check())
 }
 
 // settle finds out what became of a manifest whose storing failed: the answer may be lost.

@@ -16,6 +16,7 @@ package diskspace
 import (
 	"log/slog"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -110,8 +111,7 @@ func (h *headroom) shows(free, reserve uint64) uint64 {
 
 func clampSigned(n uint64) int64 { return int64(min(n, math.MaxInt64/2)) }
 
-// level is a node's decision about the free space on its disk. One goroutine
-// uses it.
+// level is a node's decision about the free space on its disk.
 type level struct {
 	low     bool
 	brimful bool
@@ -177,7 +177,9 @@ type Space struct {
 	brimful  atomic.Bool // there is too little room for replicated data
 	fewFiles atomic.Bool // inodes are lacking, according to the last measurement
 	headroom headroom    // until the disk is low
-	level    level
+
+	mu    sync.Mutex // guards level
+	level level
 }
 
 // New returns the disk of a directory. At most reserve bytes of it are kept free.
@@ -214,7 +216,9 @@ func (s *Space) Look() Room {
 		reserve = max(reserve, 1)
 		shown = min(shown, reserve-1)
 	}
+	s.mu.Lock()
 	r := s.level.observe(time.Now(), shown, reserve)
+	s.mu.Unlock()
 	if full := r <= Low; s.low.Swap(full) != full {
 		if full && u.FewFiles {
 			s.log.Error("file system nearly out of inodes: publishes are refused until files are removed from it (df -i), and leadership moves to in-sync replicas with free space",
@@ -253,11 +257,17 @@ func (s *Space) Low() bool { return s.low.Load() }
 func (s *Space) Brimful() bool { return s.brimful.Load() }
 
 // Full reports what the metadata should say: whether the disk was low recently.
-func (s *Space) Full(now time.Time) bool { return s.level.full(now) }
+func (s *Space) Full(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level.full(now)
+}
 
 // Yields reports whether a node that leads the metadata should transfer that leadership,
 // because it has no space for commands. It is called at every check.
 func (s *Space) Yields(now time.Time, leads, space bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.level.yields(now, leads, space)
 }
 

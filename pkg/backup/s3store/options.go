@@ -115,8 +115,10 @@ func (o *Options) credentials() (*credentials.Credentials, error) {
 	switch v, err := c.GetWithContext(nil); {
 	case errors.Is(err, os.ErrNotExist) && file == "":
 		return nil, errNoCredentials
-	case err != nil:
+	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("S3 credentials: %w", err)
+	case err != nil: // it may quote the secret
+		return nil, fmt.Errorf("S3 credentials: cannot read profile %q of %s: check the form of its lines", cmp.Or(o.Getenv("AWS_PROFILE"), "default"), cmp.Or(file, "~/.aws/credentials"))
 	case v.AccessKeyID == "" || v.SecretAccessKey == "":
 		return nil, errNoCredentials
 	}

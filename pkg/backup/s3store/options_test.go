@@ -17,6 +17,8 @@ func TestCommandLineErrorsAreFoundBeforeRequests(t *testing.T) {
 	t.Setenv("HOME", home)
 	file := filepath.Join(home, "credentials")
 	check(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = a\naws_secret_access_key = b\n[half]\naws_access_key_id = a\n[empty]\n"), 0o600))
+	bare := filepath.Join(home, "bare")
+	check(t, os.WriteFile(bare, []byte("[default]\naws_access_key_id = a\naws_secret_access_key secret@key\n"), 0o600))
 	keys := map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 	for _, c := range []struct {
 		location, endpoint string
@@ -37,7 +39,8 @@ func TestCommandLineErrorsAreFoundBeforeRequests(t *testing.T) {
 		{"s3://bucket", "", nil, "no S3 credentials"},
 		{"s3://bucket", "", map[string]string{"AWS_ACCESS_KEY_ID": "a"}, "only one of"},
 		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file}, ""},
-		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "half"}, "partial"},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "half"}, `profile "half"`},
+		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": bare}, "the form of its lines"},
 		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "empty"}, "no S3 credentials"},
 		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "none"}, "none"},
 		{"s3://bucket", "", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file + "x"}, "no such file"},

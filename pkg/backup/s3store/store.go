@@ -244,14 +244,23 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 }
 
 // Tidy aborts uploads in parts, whose parts are stored and paid for until then. Some services do
-// not list them: they abort them by themselves.
+// not list them: they abort them by themselves. Other programs may use the bucket, too.
 func (s *Store) Tidy(ctx context.Context, before time.Time) error {
 	if err := s.locate(ctx); err != nil {
 		return err
 	}
+	for _, dir := range backup.Directories() {
+		if err := s.tidy(ctx, s.key(dir+"/"), before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) tidy(ctx context.Context, prefix string, before time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for u := range s.core.ListIncompleteUploads(ctx, s.bucket, s.key(""), true) {
+	for u := range s.core.ListIncompleteUploads(ctx, s.bucket, prefix, true) {
 		if code(u.Err) == minio.NotImplemented {
 			return nil
 		}
