@@ -21,7 +21,9 @@ import (
 func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll
-	o.Unwritable = func(path string, err error) error { return d.suspectOwner(path, err, log) }
+	if o.Unwritable == nil {
+		o.Unwritable = func(path string, err error) error { return d.suspectOwner(path, err, log) }
+	}
 	if d.onOneDisk() {
 		replicas, err := d.FS.ReadDir(d.replicas())
 		o.SyncAll = o.SyncAll || err == nil && len(replicas) >= syncAllFrom
@@ -44,9 +46,9 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		log.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
 			"path", o.Dir)
 	}
-	if len(report.Kept) > 0 {
-		log.Error("redo journal has writes that a file lacks, and is kept; delete it when the replica was repaired",
-			"paths", report.Kept)
+	if kept := d.keptJournals(); len(kept) > 0 {
+		log.Error("redo journal was kept because a file of a replica lacks its writes; delete it when the replica was repaired",
+			"paths", kept)
 	}
 	d.FS = journaled
 	return d, journaled, report, nil
@@ -72,13 +74,25 @@ func (d Dir) onOneDisk() bool {
 }
 
 // Replay replays the redo journal of a node that does not run. Programs that read or
-// change the node's files call it first.
+// change the node's files call it first. Unlike the node, they need all files.
 func (d Dir) Replay() error {
-	_, journaled, _, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
+	all := redo.Options{Unwritable: func(_ string, err error) error { return err }}
+	_, journaled, _, err := d.Journaled(all, slog.New(slog.DiscardHandler), func(error) {})
 	if err != nil {
 		return err
 	}
 	return journaled.Close()
+}
+
+// keptJournals returns the journals that this or an earlier start has kept.
+func (d Dir) keptJournals() (paths []string) {
+	names, _ := d.FS.ReadDir(d.Redo())
+	for _, name := range names {
+		if redo.IsKept(name) {
+			paths = append(paths, filepath.Join(d.Redo(), name))
+		}
+	}
+	return paths
 }
 
 // suspectAll durably marks every replica of a node as suspect: it may lack what it

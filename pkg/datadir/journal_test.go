@@ -72,3 +72,19 @@ func TestUnwritableFileMakesItsReplicaSuspect(t *testing.T) {
 		t.Errorf("in the other replica is %q, %v", names, err)
 	}
 }
+
+// TestKeptJournalsAreFound among others.
+func TestKeptJournalsAreFound(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	if err := vfs.MkdirAllSynced(d.FS, d.Redo()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"journal-0", "journal-1.kept-7"} {
+		if err := vfs.MarkSynced(d.FS, filepath.Join(d.Redo(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := d.keptJournals(); !slices.Equal(got, []string{filepath.Join(d.Redo(), "journal-1.kept-7")}) {
+		t.Errorf("kept: %q", got)
+	}
+}

@@ -7,8 +7,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// DefaultMost is the maximum number of ids known per partition: 48 MiB of memory.
-const DefaultMost = 1 << 20
+// DefaultMost is the maximum number of ids known per partition: 48 MiB of memory, with room for the
+// ids of publishes in progress.
+const DefaultMost = 1<<20 - 1<<16
 
 // fewest is the minimum capacity of a table that has entries.
 const fewest = 64
@@ -207,7 +208,7 @@ func (t *table) makeRoom() {
 	switch n := len(t.ring); {
 	case n == 0:
 		*t = table{ring: make([]entry, fewest), index: make([]cell, 2*fewest)}
-	case t.gone > n/4:
+	case t.gone > n/32:
 		t.rebuild(n)
 	default:
 		t.double()

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -17,13 +18,22 @@ const leastTrial = 1 << 20
 // denials holds the last write that the system refused for lack of space. What a measurement shows may be out of
 // reach: of a quota, or of a limit of the volume below the file system.
 type denials struct {
-	last   atomic.Pointer[error] // nil: none, or a trial has succeeded since
-	wakeup chan struct{}
+	last    atomic.Pointer[error]     // nil: none, or a trial has succeeded since
+	cleared atomic.Pointer[time.Time] // when a trial last succeeded; nil: never
+	wakeup  chan struct{}
 }
+
+// leastBetween is the least time from a trial that succeeded to the next one: the system may refuse what a trial
+// does not find, a write to another file system for example.
+const leastBetween = time.Second
 
 // Deny records that the system refused a write for lack of space. The next Look finds the disk low, unless a trial
 // shows that there is room. It may be called concurrently and does not block.
 func (s *Space) Deny(err error) {
+	cleared := s.denials.cleared.Load()
+	if cleared != nil && time.Since(*cleared) < leastBetween {
+		return
+	}
 	if s.denials.last.Swap(&err) == nil { // else every Look makes a trial
 		signal.Poke(s.denials.wakeup)
 	}
@@ -41,6 +51,7 @@ func (s *Space) denied(free, reserve uint64) error {
 	if n := max(reserve/Margin, leastTrial); free < reserve+n || s.try(clampSigned(n)) != nil || !s.denials.last.CompareAndSwap(last, nil) {
 		return *last
 	}
+	s.denials.cleared.Store(new(time.Now()))
 	return nil
 }
 

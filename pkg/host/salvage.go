@@ -72,7 +72,7 @@ func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 type roleErrors struct {
 	mu      sync.Mutex // guards the fields below
 	all     map[roleKey]error
-	appends map[roleKey]time.Time // when the file system last refused an append
+	appends map[roleKey]appendRefusal
 }
 
 type roleKey struct {
@@ -135,8 +135,8 @@ func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (lea
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := slices.Collect(maps.Keys(r.all))
-	for key, last := range r.appends {
-		if r.all[key] == nil && time.Since(last) <= refusalsShown {
+	for key, x := range r.appends {
+		if r.all[key] == nil && time.Since(x.last) <= refusalsShown {
 			keys = append(keys, key)
 		}
 	}
@@ -196,14 +196,25 @@ func (q *Quarantine) reasons() []health.Reason {
 // refusalsShown is how long a replica counts as failed after the file system refused an append.
 const refusalsShown = 30 * time.Second
 
-// refused records that the file system refused an append, and reports whether that is new.
-func (r *roleErrors) refused(key roleKey, now time.Time) bool {
+// appendRefusal is the state of a replica to whose log the file system refuses appends.
+type appendRefusal struct {
+	last    time.Time
+	handled time.Time // when it was last tried to hand the partition on
+}
+
+// refused records that the file system refused an append, and reports whether that is new, and whether
+// it is time to hand the partition on: when it was new, no other replica may have been in sync.
+func (r *roleErrors) refused(key roleKey, now time.Time) (first, handle bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.appends, func(_ roleKey, last time.Time) bool { return now.Sub(last) > refusalsShown })
-	before := len(r.appends)
-	r.appends[key] = now
-	return len(r.appends) > before
+	maps.DeleteFunc(r.appends, func(_ roleKey, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
+	x, known := r.appends[key]
+	if handle = now.Sub(x.handled) >= handOnAgain; handle {
+		x.handled = now
+	}
+	x.last = now
+	r.appends[key] = x
+	return !known, handle
 }
 
 // onRefusal returns what a log calls under locks when the file system refuses an append. If its data is intact, but its
@@ -214,13 +225,20 @@ func (rs *roles) onRefusal(h *Topic, i int) func(error) {
 			rs.disk.Deny(err)
 			return
 		}
-		if !rs.quarantine.failures.refused(roleKey{h.Name, h.Incarnation, i}, time.Now()) {
+		first, handle := rs.quarantine.failures.refused(roleKey{h.Name, h.Incarnation, i}, time.Now())
+		if !handle {
 			return
 		}
 		rs.life.running.Go(func() {
-			rs.log.Error("file system refuses appends to replica: publishes to the partition are refused until that ends, or another in-sync replica leads",
-				"topic", h.Name, "partition", i, "error", err)
-			if t := rs.o.Meta.Topic(h.Name); t != nil && t.Incarnation == h.Incarnation && t.Partitions[i].Leader == rs.o.Self && len(rs.quarantine.others(&t.Partitions[i])) > 0 {
+			if first {
+				rs.log.Error("file system refuses appends to replica: publishes to the partition are refused until that ends, or another in-sync replica leads",
+					"topic", h.Name, "partition", i, "error", err)
+			}
+			t := rs.o.Meta.Topic(h.Name)
+			if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
+				return
+			}
+			if p := &t.Partitions[i]; p.Leader == rs.o.Self && len(rs.quarantine.others(p)) > 0 {
 				rs.quarantine.handOn(h, i)
 			}
 		})

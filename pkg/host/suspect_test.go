@@ -3,6 +3,7 @@ package host
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -38,6 +39,27 @@ func TestReplicaIsMarkedAsSuspectByAnyOfItsStarts(t *testing.T) {
 	} {
 		if got, err := q.marked(h, of, c.partition, c.before, c.found); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestRefusedAppendsAreHandledAgain while they go on: at first no other replica may have been in sync.
+func TestRefusedAppendsAreHandledAgain(t *testing.T) {
+	r := &roleErrors{appends: map[roleKey]appendRefusal{}}
+	now := time.Unix(1000, 0)
+	for _, step := range []struct {
+		after         time.Duration
+		first, handle bool
+	}{
+		{0, true, true},
+		{handOnAgain / 2, false, false},
+		{handOnAgain / 2, false, true},
+		{refusalsShown, false, true},
+		{refusalsShown + 1, true, true},
+	} {
+		now = now.Add(step.after)
+		if first, handle := r.refused(roleKey{topic: "t"}, now); first != step.first || handle != step.handle {
+			t.Errorf("%v later: first %v, handle %v", step.after, first, handle)
 		}
 	}
 }

@@ -76,10 +76,10 @@ func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (stri
 		}
 		_, done, err := c.Step(digestStep, func(b commitlog.Batch) error {
 			switch {
+			case b.First() > next && next < end:
+				return missing(next, min(b.First(), end))
 			case b.End() > end:
 				return errWhole
-			case b.First() > next:
-				return missing(next, b.First())
 			case b.End() > from:
 				h.Write(b.Raw())
 				next = b.End()

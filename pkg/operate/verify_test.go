@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -60,6 +62,16 @@ func TestDigestOfALogWithoutASegmentFails(t *testing.T) {
 	defer l.Close()
 	if sum, err := DigestOf(t.Context(), l, 0, end); err == nil {
 		t.Errorf("digest %s of a log without %s", sum, logs[1])
+	}
+	var first seq.Offset // of the segment that is gone
+	if _, err := fmt.Sscanf(logs[1], "%d.log", &first); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := DigestOf(t.Context(), l, 0, first+1); err == nil {
+		t.Errorf("digest %s of a range that ends in the gap", sum)
+	}
+	if _, err := DigestOf(t.Context(), l, 0, first); err != nil {
+		t.Errorf("before the gap: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -407,6 +408,13 @@ func (y *recovery) reuse(images []image) error {
 	return y.fs.SyncDir(y.o.Dir)
 }
 
+// keptInfix is in the name of a journal's file that was kept.
+const keptInfix = ".kept-"
+
+// IsKept reports whether the name in Options.Dir is that of a file that Open has kept: see
+// Options.Unwritable.
+func IsKept(name string) bool { return strings.Contains(name, keptInfix) }
+
 // retire ends the use of an image's records. They are kept aside if a file could not be written: it may be
 // the only place that has them.
 func (y *recovery) retire(m image) error {
@@ -414,7 +422,7 @@ func (y *recovery) retire(m image) error {
 		return y.settle(m)
 	}
 	path := halfPath(y.o.Dir, m.half)
-	kept := fmt.Sprintf("%s.kept-%d", path, m.head.generation)
+	kept := fmt.Sprintf("%s%s%d", path, keptInfix, m.head.generation)
 	y.report.Kept = append(y.report.Kept, kept)
 	return errors.Join(y.fs.Rename(path, kept), y.fs.SyncDir(y.o.Dir))
 }

@@ -243,7 +243,9 @@ func (r *Remover) sweepPartitions(dir string, t *meta.Topic) (strays int) {
 			continue
 		}
 		path := filepath.Join(dir, part)
-		if !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {
+		content, err := r.o.Dirs.FS.ReadDir(path)
+		nothing := err == nil && len(content) == 0 // it is entered after its directory is created
+		if !nothing && !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {
 			strays++
 			r.o.Log.Error("replica is assigned to other nodes, and was not created by this one; kept unchanged: it may be another node's only copy",
 				"path", path, "assigned", t.Partitions[i].Replicas)

@@ -174,6 +174,19 @@ func TestOnlyReplicasCreatedHereAreSwept(t *testing.T) {
 	}
 }
 
+// A crash between the creation of a replica's directory and its entry leaves an empty directory.
+func TestEmptyDirectoryIsNoStrayReplica(t *testing.T) {
+	r := newRig(t)
+	dir := filepath.Join(r.dirs.Topic("theirs", r.in["theirs"]), "0")
+	if err := vfs.MkdirAllSynced(r.dirs.FS, dir); err != nil {
+		t.Fatal(err)
+	}
+	strays := r.Sweep(r.s)
+	if _, err := r.dirs.FS.Stat(dir); err == nil || strays > 0 {
+		t.Errorf("%d strays, stat: %v", strays, err)
+	}
+}
+
 // The directory of a deleted topic is kept as a whole. Its entries stay, so that a copy that is no
 // replica any more is removed once the topic is restored, also while the node is down.
 func TestCopyInTrashIsStillInTheLedger(t *testing.T) {

@@ -151,8 +151,13 @@ func (s *Standby) Update(data []byte) error {
 	}
 	if !s.files.takesUpdates() {
 		s.updateKnown(u, true)
+		before := s.told
 		s.takes(u.stamp)
-		return s.store()
+		if err := s.store(); err != nil {
+			s.takes(before) // a repetition is stored
+			return err
+		}
+		return nil
 	}
 	if err := s.files.Update(data); err != nil {
 		return err

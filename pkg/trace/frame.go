@@ -61,8 +61,8 @@ const (
 	frameBytes = 64 << 10
 	// maxEvent is an upper bound of the size of an event.
 	maxEvent = 3*(maxName+2*binary.MaxVarintLen64) + 128
-	// maxFrame limits the payload of a frame that is read.
-	maxFrame = frameBytes + maxEvent
+	// maxFrame limits the payload of a frame that is read: the last event is added to a full one.
+	maxFrame = frameBytes + 2*maxEvent
 	// maxName is the maximum stored length of a name.
 	maxName = 256
 )
@@ -183,7 +183,7 @@ func (f *frame) full() bool { return len(f.data) >= frameBytes }
 func (f *frame) seal() []byte {
 	f.encode(&f.tail)
 	data := sealed(f.data)
-	f.data, f.count = make([]byte, 0, frameBytes+maxEvent), 0
+	f.data, f.count = make([]byte, 0, maxFrame), 0
 	return data
 }
 

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,26 @@ func TestConsecutiveEventsAreStoredAsOne(t *testing.T) {
 	}
 	if events, _ := scanned(frameOf(run)); len(events) != 100 {
 		t.Errorf("%d events are left of 100 messages that are found by their key", len(events))
+	}
+}
+
+// TestLastEventFitsInAFullFrame fills a frame but for a byte, and adds two events with the longest names.
+func TestLastEventFitsInAFullFrame(t *testing.T) {
+	var f frame
+	long := func(c string) string { return strings.Repeat(c, maxName) }
+	n := 0
+	for ; len(f.data) < frameBytes-16; n++ {
+		f.add(&Event{What: Touched, Time: int64(n), Message: Message{1, seq.MessageID(n)}})
+	}
+	for i, c := range []string{"a", "b", "c", "d"} {
+		if f.full() {
+			break
+		}
+		f.add(&Event{What: Requeued, Time: math.MaxInt64 * int64(i%2), Message: Message{math.MaxUint64, math.MaxUint64}, Channel: long(c), Client: long(c + "1")[:maxName], Note: long(c + "2")[:maxName], Attempt: 1, Delay: math.MaxInt64})
+	}
+	events, damaged := scanned(f.seal())
+	if damaged > 0 || len(events) < n {
+		t.Errorf("%d events of %d, %d bytes are damaged", len(events), n+3, damaged)
 	}
 }
 

@@ -238,8 +238,13 @@ func quotaMistakes() []mistake {
 			tests: []string{"./pkg/diskspace"}, run: "TestQuota",
 		},
 		{
+			name: "a leader that cannot append tries to hand on once", file: "pkg/host/salvage.go",
+			old: "handle = now.Sub(x.handled) >= handOnAgain; handle {", with: "handle = !known; handle {",
+			tests: []string{"./pkg/host"}, run: "RefusedAppends",
+		},
+		{
 			name: "a leader that cannot append keeps its leadership", file: "pkg/host/salvage.go",
-			old: "len(rs.quarantine.others(&t.Partitions[i])) > 0 {", with: "len(rs.quarantine.others(&t.Partitions[i])) > 9 {",
+			old: "len(rs.quarantine.others(p)) > 0 {", with: "len(rs.quarantine.others(p)) > 9 {",
 			tests: []string{"./pkg/broker"}, run: "TestLeaderThatCannotCreateSegments",
 		},
 		{

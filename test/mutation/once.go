@@ -78,7 +78,7 @@ func windowMistakes() []mistake {
 		},
 		{
 			name: "once: refused publishes take memory", file: "pkg/dedup/table.go",
-			old: "case t.gone > n/4:", with: "case false:",
+			old: "case t.gone > n/32:", with: "case false:",
 			tests: []string{"./pkg/dedup"},
 		},
 		{

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -77,7 +78,7 @@ func openParts(o *Options) (*parts, error) {
 func snapshotsUnusable(dir string, err error) error {
 	dir = filepath.Join(dir, snapshotsDir)
 	probe := filepath.Join(dir, "permTest") // the file that the library tried to create
-	if cause := errors.Join(os.WriteFile(probe, nil, 0o600), os.Remove(probe)); cause != nil {
+	if cause := cmp.Or(os.MkdirAll(dir, 0o755), os.WriteFile(probe, nil, 0o600), os.Remove(probe)); cause != nil {
 		err = cause
 	}
 	if isFull(err) {
