@@ -68,7 +68,7 @@ func New(options Options) (*Host, error) {
 		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger),
 		terms:   newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))),
 		unsaved: &unsaved{wakeup: make(chan struct{}, 1)}, timers: &timers{wakeup: make(chan struct{}, 1)},
-		shifts: &shifts{}, failures: &roleErrors{appends: map[roleKey]appendRefusal{}}, isr: newProposer(o.proposeObserved),
+		shifts: &shifts{}, failures: &roleErrors{all: map[roleKey]error{}, appends: map[roleKey]appendRefusal{}}, isr: newProposer(o.proposeObserved),
 	}
 	o.Moves.Room = hasRoom(n.Disk)
 	n.Topics = &Topics{o: &o, damage: n.damage, overfull: make(chan struct{}, 1)}

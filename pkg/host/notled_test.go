@@ -50,7 +50,7 @@ func TestEpochRaceIsSeenAfterLongRest(t *testing.T) {
 	}
 	apply(meta.CreateTopic{Name: "t", Config: meta.TopicConfig{Replicas: 2, Partitions: 1}.WithDefaults(2, true), Assignment: [][]meta.NodeID{{"n2", "n1"}}})
 	w := &leadWatch{
-		o: &Options{Self: "n1"}, topics: &Topics{}, failures: &roleErrors{},
+		o: &Options{Self: "n1"}, topics: &Topics{}, failures: &roleErrors{all: map[roleKey]error{}},
 		stalls: stall.New(slog.New(slog.DiscardHandler), time.Hour), open: map[stall.Key]bool{}, races: map[roleKey]race{},
 	}
 	now := time.Now()

@@ -92,9 +92,6 @@ func (r *roleErrors) set(h *Topic, partition int, err error) (changed bool) {
 		delete(r.all, key)
 		return failed
 	}
-	if r.all == nil {
-		r.all = map[roleKey]error{}
-	}
 	r.all[key] = err
 	return !failed
 }
@@ -122,11 +119,7 @@ func (r *roleErrors) reason(h *Topic, partition int) error {
 func (r *roleErrors) forget(h *Topic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.all {
-		if key.topic == h.Name && key.incarnation == h.Incarnation {
-			delete(r.all, key)
-		}
-	}
+	maps.DeleteFunc(r.all, func(key roleKey, _ error) bool { return key.topic == h.Name && key.incarnation == h.Incarnation })
 }
 
 // list returns these replicas as TOPIC/PARTITION, sorted: those that the metadata names as leaders,
@@ -234,11 +227,7 @@ func (rs *roles) onRefusal(h *Topic, i int) func(error) {
 				rs.log.Error("file system refuses appends to replica: publishes to the partition are refused until that ends, or another in-sync replica leads",
 					"topic", h.Name, "partition", i, "error", err)
 			}
-			t := rs.o.Meta.Topic(h.Name)
-			if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
-				return
-			}
-			if p := &t.Partitions[i]; p.Leader == rs.o.Self && len(rs.quarantine.others(p)) > 0 {
+			if h.Led(i) != nil && rs.quarantine.elsewhere(h, i) {
 				rs.quarantine.handOn(h, i)
 			}
 		})

@@ -244,7 +244,7 @@ func quotaMistakes() []mistake {
 		},
 		{
 			name: "a leader that cannot append keeps its leadership", file: "pkg/host/salvage.go",
-			old: "len(rs.quarantine.others(p)) > 0 {", with: "len(rs.quarantine.others(p)) > 9 {",
+			old: "h.Led(i) != nil && rs.quarantine.elsewhere(h, i) {", with: "false {",
 			tests: []string{"./pkg/broker"}, run: "TestLeaderThatCannotCreateSegments",
 		},
 		{
