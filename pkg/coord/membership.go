@@ -262,7 +262,7 @@ func (m *membership) exceeded(epoch seq.Epoch, end seq.Offset) bool {
 // keepsUp reports whether a follower has recently held everything, in a session with the process of
 // its node that the metadata knows.
 func (m *membership) keepsUp(f *followerState, now time.Time) bool {
-	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= m.lag/joinMargin
+	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= isr.Allowed(m.lag, f.said.Full)/joinMargin
 }
 
 // await begins to count a follower that is close enough to join, if there is one.

@@ -18,6 +18,10 @@ func replicationMistakes() []mistake {
 func commitMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a replica with a full disk joins and leaves in turn", file: "pkg/coord/isr/change.go",
+			old: "r.Ready && !r.Gone && !r.lags(now, lag) &&", with: "r.Ready && !r.Gone &&", tests: []string{"./pkg/coord/isr"}, run: "InTurn",
+		},
+		{
 			name: "a busy follower gets the committed end in a separate request", file: replicatorFile,
 			old: "r.o.Now().Sub(r.putAt) >= rest", with: "r.o.Now().Sub(r.putAt) >= 0",
 			tests: []string{"./pkg/coord/replication"}, run: "LearnsTheCommittedEnd",

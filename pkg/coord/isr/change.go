@@ -36,19 +36,27 @@ type Change struct {
 // full: it will not catch up.
 const fullHurries = 4
 
+// Allowed returns for how long a replica that may lag for this long otherwise may do so if its disk
+// is known to be full, or not.
+func Allowed(lag time.Duration, full bool) time.Duration {
+	if full {
+		return lag / fullHurries
+	}
+	return lag
+}
+
+func (r Replica) lags(now time.Time, lag time.Duration) bool {
+	return now.Sub(r.CaughtUp) > Allowed(lag, r.Full)
+}
+
 // Next returns the next due change of the in-sync set: first all members that are gone, suspect
 // or lagging leave together; otherwise a slow one leaves unless fewer than least members would
-// remain; otherwise one that is ready joins. Non-replicas and the leader itself are not
+// remain; otherwise one that is ready, and would not lag, joins. Non-replicas and the leader itself are not
 // changed.
 func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replicas []Replica) (Change, bool) {
 	var c Change
 	for _, r := range replicas {
-		allowed := lag
-		if r.Full {
-			allowed = lag / fullHurries
-		}
-		lags := now.Sub(r.CaughtUp) > allowed
-		if !r.Gone && !r.Suspect && !lags || !slices.Contains(in, r.Node) {
+		if !r.Gone && !r.Suspect && !r.lags(now, lag) || !slices.Contains(in, r.Node) {
 			continue
 		}
 		if c.ISR == nil {
@@ -77,7 +85,7 @@ func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replica
 		}
 	}
 	for _, r := range replicas {
-		if r.Ready && !r.Gone && !slices.Contains(in, r.Node) {
+		if r.Ready && !r.Gone && !r.lags(now, lag) && !slices.Contains(in, r.Node) {
 			return Change{
 				ISR: append(slices.Clone(in), r.Node), Joiner: r.Node, Why: string(r.Node) + " has caught up",
 			}, true

@@ -24,6 +24,11 @@ func TestNextChange(t *testing.T) {
 	full := func(n string, ago time.Duration) Replica {
 		return Replica{Node: nodes(n)[0], CaughtUp: now.Add(-ago), Full: true}
 	}
+	readyAndFull := func(n string, ago time.Duration) Replica {
+		r := full(n, ago)
+		r.Ready = true
+		return r
+	}
 	for _, tc := range []struct {
 		name     string
 		in       string
@@ -46,6 +51,8 @@ func TestNextChange(t *testing.T) {
 		{"a slow one stays where it is needed", "n1 n3", []Replica{slow("n3")}, ""},
 		{"a dead one goes before a slow one", "n1 n2 n3", []Replica{gone("n2"), slow("n3")}, "[n1 n3] n2 is down"},
 		{"one with a full disk lags for less", "n1 n2 n3", []Replica{fine("n2"), full("n3", 501*time.Millisecond)}, "[n1 n2] n3 lags"},
+		{"one with a full disk does not join if it would lag", "n1 n2", []Replica{fine("n2"), readyAndFull("n3", 501*time.Millisecond)}, ""},
+		{"it joins otherwise", "n1 n2", []Replica{fine("n2"), readyAndFull("n3", 500*time.Millisecond)}, "[n1 n2 n3] n3 has caught up"},
 		{"and may lag a little", "n1 n2 n3", []Replica{fine("n2"), full("n3", 500*time.Millisecond)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,5 +69,24 @@ func TestNextChange(t *testing.T) {
 				t.Errorf("the set that was given is now %v", in)
 			}
 		})
+	}
+}
+
+// TestReplicaDoesNotJoinAndLeaveInTurn has a leader decide again at once, whatever it knows of a replica: otherwise it
+// would change the set as fast as the metadata allows.
+func TestReplicaDoesNotJoinAndLeaveInTurn(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for ago := time.Duration(0); ago <= 3*time.Second; ago += 100 * time.Millisecond {
+		for _, r := range []Replica{{}, {Full: true}, {Gone: true}, {Full: true, Gone: true}} {
+			r.Node, r.Ready, r.CaughtUp = "n2", true, now.Add(-ago)
+			in, changes := nodes("n1"), 0
+			for c, due := Next(now, 2*time.Second, 1, in, []Replica{r}); due && changes < 5; c, due = Next(now, 2*time.Second, 1, in, []Replica{r}) {
+				in = c.ISR
+				changes++
+			}
+			if changes > 1 {
+				t.Errorf("%+v, %v behind: %d changes", r, ago, changes)
+			}
+		}
 	}
 }
