@@ -122,7 +122,7 @@ func sweepMistakes() []mistake {
 		},
 		{
 			name: "trash: a node deletes what another has created", file: "pkg/removal/removal.go",
-			old: "if !nothing && !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {", with: "if false {", tests: tests, run: "CreatedHere",
+			old: "if !nothing && !r.o.Ledger.Has(datadir.ReplicaName(t.Name, t.Incarnation, i)) {", with: "if nothing && false {", tests: tests, run: "CreatedHere",
 		},
 		{
 			name: "trash: the ledger forgets a copy that is on disk", file: "pkg/datadir/ledger.go",
