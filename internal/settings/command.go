@@ -105,8 +105,7 @@ func shown(value string) string {
 	return value
 }
 
-// defaultFor is how long a changed log level lasts, unless the operator says otherwise: nobody should
-// have to remember to change it back.
+// defaultFor is how long a changed log level lasts by default, so that it need not be changed back.
 const defaultFor = 10 * time.Minute
 
 // LogLevelCommand returns the command that shows or changes the log level of a node.
@@ -167,7 +166,7 @@ func levelAnswer(l *api.LogLevel, now time.Time) accessctl.Answer {
 	text := fmt.Sprintf("%s logs at %s", l.Node, l.Level)
 	switch {
 	case l.Until != nil:
-		text += fmt.Sprintf(" for another %s, then at %s", units.FormatDuration(max(0, l.Until.Sub(now)).Round(time.Second)), l.Configured)
+		text += fmt.Sprintf(" for another %s, then at %s", units.FormatDuration(max(0, l.Until.Sub(now)).Round(time.Millisecond)), l.Configured)
 	case l.Level != l.Configured:
 		text += fmt.Sprintf(" until it restarts or reloads its configuration, then at %s", l.Configured)
 	}

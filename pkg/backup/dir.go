@@ -118,7 +118,7 @@ func (d Dir) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-// Tidy removes files without a name that nobody has written to since a time.
+// Tidy removes drafts that were last written before a time.
 func (d Dir) Tidy(ctx context.Context, before time.Time) error {
 	return d.each(chunksDir+"/"+tempPrefix, func(e os.DirEntry) (bool, error) {
 		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {

@@ -11,7 +11,7 @@ import (
 // once Commit has returned, and lists them at once. Its methods may be called concurrently, by
 // several processes.
 type Store interface {
-	// Draft begins an object, which nobody sees before it is committed.
+	// Draft begins an object, which is not listed before it is committed.
 	Draft() (Draft, error)
 	// Open returns the content of an object. If it is longer than limit, it may be cut after more
 	// than limit bytes. The error for an object that does not exist is fs.ErrNotExist.

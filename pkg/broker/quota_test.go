@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,30 +14,40 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
+// refusals are operations that the file systems of some nodes refuse.
+type refusals struct {
+	of  func(vfs.Op) bool
+	err error
+	on  sync.Map // by node: true
+}
+
+// disk returns a node's file system.
+func (r *refusals) disk(o *Options) vfs.FS {
+	disk, self := vfstest.NewFaulty(o.FS), o.Self
+	disk.Decide(func(_ int64, op vfs.Op) (f vfstest.Fault) {
+		if on, _ := r.on.Load(self); on == true && r.of(op) {
+			f.Err = &fs.PathError{Op: "write", Path: op.Name, Err: r.err}
+		}
+		return f
+	})
+	return disk
+}
+
+func (r *refusals) set(node meta.NodeID, on bool) { r.on.Store(node, on) }
+
 // TestLeaderUnderQuotaTransfersLeadership: the file system of the leader reports free space and refuses writes. The
 // leader refused all publishes for as long as that lasted, although the disks of the other replicas had room.
 func TestLeaderUnderQuotaTransfersLeadership(t *testing.T) {
-	var mu sync.Mutex // guards exceeded
-	exceeded := map[meta.NodeID]*atomic.Bool{}
+	exceeded := refusals{err: syscall.EDQUOT, of: func(op vfs.Op) bool { return op.Kind == vfs.OpPreallocate }}
 	l := newLan(t, func(o *Options) {
-		mu.Lock()
-		defer mu.Unlock()
-		on := &atomic.Bool{}
-		exceeded[o.Self] = on
-		disk := vfstest.NewFaulty(o.FS)
-		disk.Decide(func(_ int64, op vfs.Op) (f vfstest.Fault) {
-			if on.Load() && op.Kind == vfs.OpPreallocate {
-				f.Err = &fs.PathError{Op: "fallocate", Path: op.Name, Err: syscall.EDQUOT}
-			}
-			return f
-		})
-		o.FS, o.DiskInterval = disk, 20*time.Millisecond
+		o.FS = exceeded.disk(o)
+		o.DiskInterval = 20 * time.Millisecond
 	}, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a")
 	first := l.store.Topic("t").Partitions[0].Leader
-	exceeded[first].Store(true)
+	exceeded.set(first, true)
 	body := make([]byte, 100<<10)
 	l.eventually("another leader", func() bool {
 		_ = l.put("t", 0, string(body)) // may be refused until then
@@ -51,34 +60,23 @@ func TestLeaderUnderQuotaTransfersLeadership(t *testing.T) {
 	if r := l.at(first).Host.NotReady(time.Now()); len(r) != 1 || r[0].Code != "disk_full" {
 		t.Errorf("the node says %+v", r)
 	}
-	exceeded[first].Store(false)
+	exceeded.set(first, false)
 	l.inSync("t", 0, 3)
 	l.eventually("the node to have room", func() bool { return !l.at(first).Host.Disk.Low() })
 }
 
 // TestLeaderThatCannotCreateSegmentsTransfersLeadership: it refused every publish, was healthy, and logged nothing.
 func TestLeaderThatCannotCreateSegmentsTransfersLeadership(t *testing.T) {
-	var mu sync.Mutex // guards denied
-	denied := map[meta.NodeID]*atomic.Bool{}
+	denied := refusals{err: syscall.EACCES, of: func(op vfs.Op) bool { return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".log") }}
 	l := newLan(t, func(o *Options) {
-		mu.Lock()
-		defer mu.Unlock()
-		on := &atomic.Bool{}
-		denied[o.Self] = on
-		disk := vfstest.NewFaulty(o.FS)
-		disk.Decide(func(_ int64, op vfs.Op) (f vfstest.Fault) {
-			if on.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".log") {
-				f.Err = &fs.PathError{Op: "open", Path: op.Name, Err: syscall.EACCES}
-			}
-			return f
-		})
-		o.FS, o.Log.SegmentBytes = disk, 64<<10
+		o.FS = denied.disk(o)
+		o.Log.SegmentBytes = 64 << 10
 	}, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a")
 	first := l.store.Topic("t").Partitions[0].Leader
-	denied[first].Store(true)
+	denied.set(first, true)
 	body := string(make([]byte, 100<<10)) // needs another segment
 	l.eventually("another leader", func() bool {
 		_ = l.put("t", 0, body) // may be refused until then
@@ -88,7 +86,7 @@ func TestLeaderThatCannotCreateSegmentsTransfersLeadership(t *testing.T) {
 	if r := l.at(first).Host.Reasons(time.Now()); len(r) == 0 || r[0].Code != "replica_failed" {
 		t.Errorf("the node says %+v", r)
 	}
-	denied[first].Store(false)
+	denied.set(first, false)
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, body)
 }

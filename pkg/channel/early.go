@@ -2,9 +2,8 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// tell records that a message is tracked which the cursor has not reached. A channel is told of
-// addressed and deferred messages when they are committed, and in a paused topic it sees them long
-// after.
+// tell records that a message is tracked that the cursor has not reached. Addressed and deferred
+// messages are tracked from their commit, which in a paused topic is long before they are visible.
 func (t *tracked) tell(o seq.Offset) { t.early = max(t.early, o+1) }
 
 // hidden returns how many messages at or after the visible end are finished, in flight or deferred.

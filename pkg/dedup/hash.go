@@ -12,7 +12,7 @@ import (
 // alike: they would make each search as long as their number.
 type Hash [16]byte
 
-// keyed is a block cipher with a key of this process, so that nobody else can compute a hash.
+// keyed is a block cipher with a random key of this process: clients cannot compute a hash.
 var keyed = func() cipher.Block {
 	var key [16]byte
 	_, _ = rand.Read(key[:]) // never fails

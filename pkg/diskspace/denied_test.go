@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -89,4 +91,32 @@ func TestQuotaCountsWithoutReserve(t *testing.T) {
 	if s.Look(); s.Low() {
 		t.Error("low once there is room")
 	}
+}
+
+// TestDenialsAreNotTriedWithoutPause: a trial may succeed where the system refuses writes, on another file system for
+// example. The node then made trials as fast as its disk allowed.
+func TestDenialsAreNotTriedWithoutPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, s, _ := quota(t)
+		disk.Decide(nil) // trials succeed
+		trials := func() (n int) {
+			for range 100 {
+				s.Deny(syscall.ENOSPC)
+				select {
+				case <-s.Denied():
+					s.Look()
+					n++
+				default:
+				}
+			}
+			return n
+		}
+		if n := trials(); n != 1 {
+			t.Errorf("%d trials at once", n)
+		}
+		time.Sleep(leastBetween) // of virtual time
+		if n := trials(); n != 1 {
+			t.Errorf("%d trials after a pause", n)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // maxLogLevelFor is the longest time after which a changed log level ends by itself.
@@ -109,7 +110,7 @@ func checkLogLevel(level string, lasts time.Duration) error {
 		return fmt.Errorf("%w: log level %q, want %s", failure.InvalidConfig, level, strings.Join(logLevels, ", "))
 	}
 	if lasts < 0 || lasts > maxLogLevelFor {
-		return fmt.Errorf("%w: a log level for %v, want 0 to %v", failure.InvalidConfig, lasts, maxLogLevelFor)
+		return fmt.Errorf("%w: a log level may last for %s at most, not %s", failure.InvalidConfig, units.FormatDuration(maxLogLevelFor), units.FormatDuration(lasts))
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func TestUnwritableFileAffectsNoOtherFile(t *testing.T) {
 			o := small()
 			o.SyncAll = test.syncAll
 			if _, _, err := Open(disk, o); !errors.Is(err, test.err) {
-				t.Fatalf("nobody is told of the file: %v", err)
+				t.Fatalf("without Options.Unwritable: %v", err)
 			}
 			told := []string{}
 			o.Unwritable = func(path string, err error) error {

@@ -248,9 +248,9 @@ func (b *bench) reopenBefore(m Message) commitlog.Batch {
 	return batch
 }
 
-// TestNumbersWhileMessagesAreHidden: a channel is told of messages for others before it may see them,
-// and in a paused topic long before. What it may see still waits for it, and the number of messages
-// does not fall: who computes rates takes a counter that falls for a new one.
+// TestNumbersWhileMessagesAreHidden: a channel tracks messages for others before they are visible, in
+// a paused topic long before. They must not be subtracted from its depth, nor from the number of its
+// messages: metrics take a counter that falls for a new one.
 func TestNumbersWhileMessagesAreHidden(t *testing.T) {
 	b := newBench(t)
 	b.channel("mine", 1)

@@ -243,6 +243,10 @@ func quotaMistakes() []mistake {
 			tests: []string{"./pkg/host"}, run: "RefusedAppends",
 		},
 		{
+			name: "denials are tried as fast as the disk allows", file: "pkg/diskspace/denied.go",
+			old: "time.Since(*cleared) < leastBetween", with: "time.Since(*cleared) < 0", tests: []string{"./pkg/diskspace"}, run: "WithoutPause",
+		},
+		{
 			name: "a leader that cannot append keeps its leadership", file: "pkg/host/salvage.go",
 			old: "h.Led(i) != nil && rs.quarantine.elsewhere(h, i) {", with: "false {",
 			tests: []string{"./pkg/broker"}, run: "TestLeaderThatCannotCreateSegments",

@@ -382,8 +382,11 @@ var peekStates = []api.PeekState{api.PeekReady, api.PeekInFlight, api.PeekDeferr
 func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	q := r.URL.Query()
 	req.Filter, req.State = q.Get("filter"), api.PeekState(q.Get("state"))
-	if req.State != "" && (req.Channel == "" || !slices.Contains(peekStates, req.State)) {
-		return api.Errorf(failure.Invalid, "state %q, want ready, in_flight, deferred or exhausted, of a channel", req.State)
+	switch {
+	case req.State != "" && req.Channel == "":
+		return api.Errorf(failure.Invalid, "messages of a topic have no state: name a channel")
+	case req.State != "" && !slices.Contains(peekStates, req.State):
+		return api.Errorf(failure.Invalid, "state %q, want ready, in_flight, deferred or exhausted", req.State)
 	}
 	partition, err := partitionOf(q.Get("partition"))
 	if err = errors.Join(err, validFilter(req.Filter)); err != nil {

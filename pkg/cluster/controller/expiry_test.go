@@ -72,7 +72,7 @@ func TestDeletedTopicIsKeptForItsRetention(t *testing.T) {
 	}
 }
 
-// A topic that was restored and deleted again is kept anew.
+// A topic that was restored and deleted again is kept for its retention again.
 func TestSecondDeletionIsKeptAnew(t *testing.T) {
 	s, now := largeState(t), time.Unix(1_000_000_000, 0)
 	apply := func(c meta.Command) {

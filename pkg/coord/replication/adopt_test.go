@@ -107,7 +107,7 @@ func TestNewEpochOvertakesQueuedPuts(t *testing.T) {
 	}
 }
 
-// TestOtherPositionsStoreTheSharesAgain: a replica that is opened anew in the same epoch has other
+// TestOtherPositionsStoreTheSharesAgain: a replica that is opened again in the same epoch has other
 // positions. What the ones before have stored is not in them.
 func TestOtherPositionsStoreTheSharesAgain(t *testing.T) {
 	r := newReplica(t, "b")
