@@ -12,7 +12,7 @@ seed=${SEED:-1}
 export TEST_SEED=$seed
 
 # A commit plants a part of the mistakes, the next one the next; `make mutation` plants all.
-parts=6
+parts=10
 part=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % parts + 1))/$parts
 
 names=() results=() seconds=()

@@ -96,7 +96,7 @@ func (l *channelLimits) validate() error {
 		return fmt.Errorf("--warn-lag %d is above --max-lag %d: there would be no warning", l.WarnLag, l.CritLag)
 	}
 	if l.CritAge > 0 && l.WarnAge > l.CritAge {
-		return fmt.Errorf("--warn-age %s is above --max-age %s: there would be no warning", short(l.WarnAge), short(l.CritAge))
+		return fmt.Errorf("--warn-age %s is above --max-age %s: there would be no warning", units.ShortDuration(l.WarnAge), units.ShortDuration(l.CritAge))
 	}
 	return nil
 }
@@ -128,9 +128,9 @@ func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 	}
 	switch {
 	case limits.CritAge > 0 && age > limits.CritAge:
-		r.find(Critical, "%s: the oldest message is %s old, more than %s", name, short(age), short(limits.CritAge))
+		r.find(Critical, "%s: the oldest message is %s old, more than %s", name, units.ShortDuration(age), units.ShortDuration(limits.CritAge))
 	case limits.WarnAge > 0 && age > limits.WarnAge:
-		r.find(Warning, "%s: the oldest message is %s old, more than %s", name, short(age), short(limits.WarnAge))
+		r.find(Warning, "%s: the oldest message is %s old, more than %s", name, units.ShortDuration(age), units.ShortDuration(limits.WarnAge))
 	}
 	if consumers < limits.MinConsumers {
 		r.find(Critical, "%s: %s, fewer than %d", name, words.Plural(consumers, "consumer"), limits.MinConsumers)
@@ -143,7 +143,7 @@ func Channel(l *api.ChannelLag, consumers int, limits channelLimits) Result {
 			r.find(Warning, "%s has no consumer, %s wait", name, words.Plural(l.Depth, "message"))
 		}
 	}
-	return r.end("%s: %s wait, the oldest for %s, %s", name, words.Plural(l.Depth, "message"), short(age), words.Plural(consumers, "consumer"))
+	return r.end("%s: %s wait, the oldest for %s, %s", name, words.Plural(l.Depth, "message"), units.ShortDuration(age), words.Plural(consumers, "consumer"))
 }
 
 func limit(v float64) *float64 {
@@ -250,7 +250,7 @@ func (l *certLimits) validate() error {
 		return errors.New("limits must not be negative")
 	}
 	if l.Crit > l.Warn {
-		return fmt.Errorf("--crit %s is above --warn %s: there would be no warning", short(l.Crit), short(l.Warn))
+		return fmt.Errorf("--crit %s is above --warn %s: there would be no warning", units.ShortDuration(l.Crit), units.ShortDuration(l.Warn))
 	}
 	return nil
 }
@@ -271,9 +271,9 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 		case left <= 0:
 			r.find(Critical, "%s has expired", what)
 		case left < limits.Crit:
-			r.find(Critical, "%s expires in %s", what, short(left))
+			r.find(Critical, "%s expires in %s", what, units.ShortDuration(left))
 		case left < limits.Warn:
-			r.find(Warning, "%s expires in %s", what, short(left))
+			r.find(Warning, "%s expires in %s", what, units.ShortDuration(left))
 		}
 	}
 	tokens := 0.0 // when the first one expires: every node reports the same
@@ -297,19 +297,5 @@ func certificates(nodes []Scraped, now time.Time, limits certLimits) Result {
 	if found == 0 {
 		return r.end("no TLS certificate is in use on %s, and no token expires", words.Plural(len(nodes), "node"))
 	}
-	return r.end("valid for at least %s", short(first))
-}
-
-// short formats a duration with at most its two largest units.
-func short(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%dd", d/day)
-	case d >= time.Hour:
-		return units.FormatDuration(d.Round(time.Minute))
-	case d >= time.Second:
-		return units.FormatDuration(d.Round(time.Second))
-	}
-	return units.FormatDuration(d.Round(time.Millisecond))
+	return r.end("valid for at least %s", units.ShortDuration(first))
 }

@@ -166,7 +166,7 @@ func levelAnswer(l *api.LogLevel, now time.Time) accessctl.Answer {
 	text := fmt.Sprintf("%s logs at %s", l.Node, l.Level)
 	switch {
 	case l.Until != nil:
-		text += fmt.Sprintf(" for another %s, then at %s", units.FormatDuration(max(0, l.Until.Sub(now)).Round(time.Millisecond)), l.Configured)
+		text += fmt.Sprintf(" for another %s, then at %s", units.ShortDuration(max(0, l.Until.Sub(now))), l.Configured)
 	case l.Level != l.Configured:
 		text += fmt.Sprintf(" until it restarts or reloads its configuration, then at %s", l.Configured)
 	}

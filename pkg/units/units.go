@@ -106,6 +106,21 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
+// ShortDuration formats a duration for people, rounded to the unit that matters: days from two days on, then
+// minutes from an hour on, seconds from a second on, and milliseconds.
+func ShortDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= 2*day:
+		return strconv.Itoa(int(d/day)) + "d"
+	case d >= time.Hour:
+		return FormatDuration(d.Round(time.Minute))
+	case d >= time.Second:
+		return FormatDuration(d.Round(time.Second))
+	}
+	return FormatDuration(d.Round(time.Millisecond))
+}
+
 // ParseDuration parses a duration that is not negative: the forms of time.ParseDuration without a
 // sign, and days (d) and weeks (w). The error says what the text is not, and is meant to follow the
 // text.

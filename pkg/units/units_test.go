@@ -97,6 +97,18 @@ func TestDurationsArePrintedWithoutZeros(t *testing.T) {
 	}
 }
 
+func TestShortDurationsAreRounded(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 400 * time.Microsecond: "0s", time.Millisecond: "1ms", 999 * time.Millisecond: "999ms",
+		1499 * time.Millisecond: "1s", 90*time.Second + time.Millisecond: "1m30s", time.Hour + 29*time.Second: "1h",
+		47*time.Hour + 31*time.Minute: "47h31m", 48 * time.Hour: "2d", 71 * time.Hour: "2d",
+	} {
+		if got := ShortDuration(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestErrorsNameValidForms(t *testing.T) {
 	for _, e := range []struct {
 		err   error
