@@ -106,12 +106,56 @@ func TestLoneLeaderWithoutPositionsLeads(t *testing.T) {
 		l.kill("n1")
 		spoilPositions(t, l.hosts["n2"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
 		l.failOver("n1") // n1 is still named as in sync
+		time.Sleep(host.SalvageAfter)
 		b := l.leader("t", 0)
 		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(2); got != "a b" {
 			t.Errorf("delivered %q", got)
 		}
 		if h := b.Node.Health(); !h.Degraded || reasonCount(h, "positions_lost") != 1 {
 			t.Errorf("health %+v", h)
+		}
+	})
+}
+
+// TestLeaderWithoutPositionsWaitsForOthersThatStart restarts all nodes. The one that starts first
+// cannot read its positions: the others, which start a moment later, have them.
+func TestLeaderWithoutPositionsWaitsForOthersThatStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []meta.NodeID{"n1", "n2", "n3"}
+		l := newLan(t, soon, ids...)
+		l.create("t", ids...)
+		l.inSync("t", 0, 3)
+		c := l.subscribe("t", "c", 0)
+		l.mustPut("t", 0, "a", "b", "c")
+		if got := c.take(2); got != "a b" {
+			t.Fatal(got)
+		}
+		time.Sleep(2 * time.Second)
+		for _, id := range ids {
+			l.kill(id)
+		}
+		for _, id := range ids[1:] {
+			if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: id, State: meta.NodeDown}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spoilPositions(t, l.hosts["n1"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
+		l.start("n1")
+		l.elect("t", 0, "n1")
+		time.Sleep(host.SalvageAfter / 2)
+		for _, id := range ids[1:] {
+			l.start(id)
+			if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: id, State: meta.NodeUp}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(host.SalvageAfter / 2)
+		b := l.leader("t", 0)
+		if l.store.Topic("t").Partitions[0].Leader == "n1" {
+			t.Error("the replica leads whose positions cannot be read")
+		}
+		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(1); got != "c" {
+			t.Errorf("the leader delivers %q", got)
 		}
 	})
 }

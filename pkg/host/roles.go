@@ -270,7 +270,7 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		o.Leased = lp.Lease.Held
 	}
 	part, err := topic.Open(o)
-	return part, q.openedPositions(h, hp, err)
+	return part, q.openedPositions(h, hp, v, err)
 }
 
 // follow puts a replica on standby: it follows the leader that the metadata names, or waits for

@@ -15,13 +15,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// If a replica with unreadable channel positions is to lead, and another in-sync replica is up,
-// this one transfers the leadership: the other has intact positions. If no other is up, or none
-// takes over in time, the replica leads with every channel at the log's start: messages are
-// delivered again, none is skipped.
+// If a replica with unreadable channel positions is to lead, and other replicas are in sync, this
+// one transfers the leadership: another has intact positions. If no other takes over in time, the
+// replica leads with every channel at the log's start: messages are delivered again, none is
+// skipped.
 
 // SalvageAfter is how long a replica without readable positions waits for another
-// to lead before it leads itself.
+// to lead before it leads itself. Another that is down may be starting, as when all nodes restart.
 const SalvageAfter = 5 * time.Second
 
 // salvages reports whether a replica that is to lead by the view v leads even without readable
@@ -30,25 +30,26 @@ func (q *Quarantine) salvages(hp *Held, v coord.View) bool {
 	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= SalvageAfter {
 		return true
 	}
-	return !slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool {
-		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
-	})
+	return !slices.ContainsFunc(v.ISR, func(id meta.NodeID) bool { return id != q.o.Self })
 }
 
 // openedPositions handles the outcome of opening a leader's positions, and returns it. If they
-// cannot be read, another replica is asked to lead.
-func (q *Quarantine) openedPositions(h *Topic, hp *Held, err error) error {
+// cannot be read, another in-sync replica that is up is asked to lead.
+func (q *Quarantine) openedPositions(h *Topic, hp *Held, v coord.View, err error) error {
 	if err == nil {
 		hp.unreadable = time.Time{}
 		return nil
 	}
 	if hp.unreadable.IsZero() {
 		hp.unreadable = time.Now()
-		q.log.Error("cannot read channel positions; asking another in-sync replica to lead",
-			"topic", h.Name, "partition", hp.index, "error", err)
+		q.log.Error("cannot read channel positions; waiting for another in-sync replica to lead",
+			"topic", h.Name, "partition", hp.index, "error", err, "longest", SalvageAfter)
 	}
+	up := slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool {
+		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
+	})
 	// The other may have the same problem and transfer in turn.
-	if now := time.Now(); now.Sub(hp.handedOn) >= handOnAgain {
+	if now := time.Now(); up && now.Sub(hp.handedOn) >= handOnAgain {
 		hp.handedOn = now
 		q.handOn(h, hp.index)
 	}

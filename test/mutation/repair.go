@@ -39,6 +39,17 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "LostOnlyReplica",
 		},
 		{
+			name: "a leader without positions does not wait for replicas that are starting", file: "pkg/host/salvage.go",
+			old:   "return !slices.ContainsFunc(v.ISR, func(id meta.NodeID) bool { return id != q.o.Self })",
+			with:  "return !slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool { return r.Node != q.o.Self && !r.Down })",
+			tests: []string{"./pkg/broker"}, run: "TestLeaderWithoutPositions",
+		},
+		{
+			name: "a leader without positions asks replicas that are down to lead", file: "pkg/host/salvage.go",
+			old: "up && now.Sub(hp.handedOn) >= handOnAgain", with: "(up || true) && now.Sub(hp.handedOn) >= handOnAgain",
+			tests: []string{"./pkg/broker"}, run: "TestLoneLeaderWithoutPositions",
+		},
+		{
 			name: "RefusingIsSaid: the health is silent about a replica that refuses its leader", file: "pkg/host/salvage.go",
 			old: "if hp.Replica.Refusing() {", with: "if false {",
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
