@@ -39,6 +39,7 @@ const (
 	minCommitTimeout   = 10 * time.Millisecond
 	minApplyTimeout    = 100 * time.Millisecond
 	minNodeTimeout     = 500 * time.Millisecond
+	minDiskTimeout     = 500 * time.Millisecond
 	maxNodeTimeout     = time.Minute // of all time-outs between nodes
 )
 
@@ -125,6 +126,7 @@ func (c *checker) addresses(o *Options) {
 	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "requires a cluster-address")
 	c.raft(&o.Cluster)
 	c.between("node-timeout", o.Cluster.NodeTimeout, minNodeTimeout)
+	c.between("disk-timeout", o.Cluster.DiskTimeout, minDiskTimeout)
 	t := &o.Cluster.TLS
 	given := []string{t.CertFile, t.KeyFile, t.CAFile}
 	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca must be set together")

@@ -72,6 +72,7 @@ type Cluster struct {
 	ElectionTimeout time.Duration
 	Raft            RaftTimeouts
 	NodeTimeout     time.Duration
+	DiskTimeout     time.Duration
 	TLS             ClusterTLS
 	SecretFile      string // has the secret that all nodes must have; "": none is required
 	Insecure        bool   // neither TLS nor a secret is demanded of nodes on other machines

@@ -59,6 +59,7 @@ const turnsPart = 2
 type Node struct {
 	c       Config
 	disk    *vfs.Watch
+	slow    *slowDisk
 	member  *cluster.Node
 	broker  *broker.Broker
 	server  *server.Server
@@ -98,6 +99,7 @@ type Node struct {
 // Serve; until then HTTP clients get the answer that it is not ready. ctx ends the recovery.
 func Open(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
+	n.slow = &slowDisk{disk: n.disk, timeout: c.Options.Cluster.DiskTimeout, log: c.Log}
 	n.process = newProcess(&n.c)
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
@@ -135,8 +137,9 @@ func (n *Node) memberOptions() cluster.Options {
 		Network: n.c.Network, Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
 		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
 		Build: build.Version(), ServerTLS: n.c.PeerTLS.Server, ClientTLS: n.c.PeerTLS.Client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
-		Proposed:   n.metrics.Histograms().ObserveChange,
-		Controller: controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
+		Proposed:    n.metrics.Histograms().ObserveChange,
+		Controller:  controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
+		DiskTimeout: o.Cluster.DiskTimeout, DiskStalled: n.slow.isStalled,
 		Store: func(s *raftstore.Options) {
 			s.HeartbeatTimeout, s.ElectionTimeout, s.LeaderLease = o.Cluster.HeartbeatTimeout(), o.Cluster.ElectionTimeout, o.Cluster.LeaderLease()
 			s.CommitTimeout, s.ApplyTimeout = o.Cluster.Raft.Commit, o.Cluster.Raft.Apply
@@ -339,7 +342,7 @@ func (n *Node) Serve() error {
 		g.Go(func() error { s.Run(ctx); return nil })
 	}
 	g.Go(func() error {
-		if err := watchDisk(ctx, n.disk); err != nil {
+		if err := n.slow.watch(ctx); err != nil {
 			n.stalled.Store(true)
 			return &DiskError{err}
 		}

@@ -3,55 +3,53 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// A stalled disk counts as failed: other nodes should take over, and do so once this node is down.
 const (
-	stallLimit = 5 * time.Second
-	stallLook  = 400 * time.Millisecond
+	// stallGrace is how long after disk-timeout a disk counts as failed that still does not
+	// respond: the process ends, and other nodes have taken over.
+	stallGrace = 3 * time.Second
 	// stalledClose is how long closing may take when the disk hangs: connections
 	// are closed within it, files perhaps never.
 	stalledClose = 2 * time.Second
 )
 
-// stalls determines by repeated checks whether a disk is stalled. It counts checks instead of time,
-// so that a process which was stopped for a while does not blame its disk.
-type stalls struct {
-	number int64
-	looks  int
+// slowDisk is what a node knows about a disk that does not respond.
+type slowDisk struct {
+	disk    *vfs.Watch
+	timeout time.Duration // after which the disk counts as stalled
+	log     *slog.Logger
+	stalled atomic.Bool
 }
 
-// look takes the operation that has been in progress for longest, and reports whether it has been
-// the same for the limit.
-func (s *stalls) look(number int64, busy bool) bool {
-	if !busy || number != s.number {
-		s.number, s.looks = number, 0
-		return false
-	}
-	s.looks++
-	return s.looks >= int(stallLimit/stallLook)
-}
+// isStalled reports whether an operation has been in progress for longer than the timeout. Then
+// the node does not count as serving, and other nodes lead its partitions.
+func (s *slowDisk) isStalled() bool { return s.stalled.Load() }
 
-// watchDisk returns an error when the disk hangs, and nil when ctx ends.
-func watchDisk(ctx context.Context, disk *vfs.Watch) error {
-	tick := time.NewTimer(0)
-	defer tick.Stop()
-	var s stalls
-	for {
-		tick.Reset(beat.Until(time.Now(), stallLook))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+// watch returns an error when the disk has failed, and nil when ctx ends.
+func (s *slowDisk) watch(ctx context.Context) (err error) {
+	stall.WatchDisk(ctx, s.disk, func(op vfs.Op, unanswered time.Duration) bool {
+		stalled := unanswered >= s.timeout
+		switch {
+		case s.stalled.Swap(stalled) == stalled:
+		case stalled:
+			s.log.Error("disk stalled; other nodes take over the partitions of this node until it responds",
+				"operation", string(op.Kind), "path", op.Name, "for", unanswered)
+		default:
+			s.log.Info("disk responds again; this node serves its partitions again")
 		}
-		if number, op, busy := disk.Oldest(); s.look(number, busy) {
-			return fmt.Errorf("disk stalled: %v of %s has not returned for %v", op.Kind, op.Name, stallLimit)
+		if unanswered >= s.timeout+stallGrace {
+			err = fmt.Errorf("disk stalled: %v of %s has not returned for %v", op.Kind, op.Name, unanswered)
 		}
-	}
+		return err == nil
+	})
+	return err
 }
 
 // closeWithin calls f and returns what it returns, or an error if that takes too

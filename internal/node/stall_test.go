@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -10,55 +11,61 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
+// TestStalledDiskIsReported: the node first does not count as serving, and ends if that does not
+// help.
 func TestStalledDiskIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
-		disk := vfs.NewWatch(faulty)
-		f, err := disk.Create("f")
+		s := &slowDisk{disk: vfs.NewWatch(faulty), timeout: 2 * time.Second, log: slog.New(slog.DiscardHandler)}
+		f, err := s.disk.Create("f")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		said := make(chan error, 1)
-		go func() { said <- watchDisk(ctx, disk) }()
+		go func() { said <- s.watch(ctx) }()
 
-		hold := func(d time.Duration) {
+		hold := func(d time.Duration) (stalled bool) {
 			hang := make(chan struct{})
 			faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Hang: hang} })
 			synced := make(chan error)
 			go func() { synced <- f.Sync() }()
 			time.Sleep(d)
+			stalled = s.isStalled()
 			close(hang)
 			if err := <-synced; err != nil {
 				t.Fatal(err)
 			}
+			time.Sleep(stall.DiskCheck)
+			if s.isStalled() && len(said) == 0 {
+				t.Errorf("held for %v: stalled although the disk responds", d)
+			}
+			return stalled
 		}
 		for range 3 {
-			hold(stallLimit - stallLook)
+			if hold(s.timeout) {
+				t.Error("a slow disk is taken for one that hangs")
+			}
+			if !hold(s.timeout + 2*stall.DiskCheck) {
+				t.Error("the disk is not stalled")
+			}
 		}
+		hold(s.timeout + stallGrace)
 		select {
 		case err := <-said:
-			t.Fatalf("a slow disk is taken for one that hangs: %v", err)
+			t.Fatalf("a slow disk is taken for one that has failed: %v", err)
 		default:
 		}
-		hold(stallLimit + 2*stallLook)
+		hold(s.timeout + stallGrace + 2*stall.DiskCheck)
 		if err := <-said; err == nil || !strings.Contains(err.Error(), "sync of f") {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-func TestStoppedProcessReportsNoDiskStall(t *testing.T) {
-	var s stalls
-	for i := range 3 {
-		if s.look(7, true) {
-			t.Fatalf("after %d looks", i+1) // an hour may have passed between two of them
-		}
-	}
 }
 
 func TestClosingIsBounded(t *testing.T) {

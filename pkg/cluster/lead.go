@@ -40,6 +40,7 @@ type chair struct {
 	trash     controller.Expiry // when deleted topics are purged: it sees deletions while this node does not lead
 
 	serving  atomic.Bool                         // the node has started
+	yielding atomic.Bool                         // the role is being transferred, because a disk does not respond
 	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects chan meta.NodeID                    // to probe
 	alarm    signal.Signal                       // a connection to a member broke
@@ -148,6 +149,25 @@ func (c *chair) suspect(id meta.NodeID) {
 	select {
 	case c.suspects <- id:
 	default: // it is probed soon anyway
+	}
+}
+
+// yield transfers the controller role, if this node has it and no transfer is in progress. It does
+// not wait.
+func (c *chair) yield() {
+	if !c.store.IsLeader() || c.yielding.Swap(true) {
+		return
+	}
+	if !c.work.start(func() {
+		defer c.yielding.Store(false)
+		ctx, cancel := context.WithTimeout(c.work.ctx, transferTimeout)
+		defer cancel()
+		if err := c.store.Members().YieldLead(ctx); err != nil {
+			c.log.Warn("disk stalled and controller role not transferred; retrying", "error", err)
+			beat.Pause(ctx, yieldAgain)
+		}
+	}) {
+		c.yielding.Store(false)
 	}
 }
 

@@ -309,11 +309,12 @@ func (n *Node) watch() {
 			return
 		case <-tick.C:
 			began, writing := n.store.Writing()
-			if !writing || !began.Equal(seen) {
+			if times++; !writing || !began.Equal(seen) {
 				seen, times = began, 0
-				continue
 			}
-			if times++; time.Duration(times)*watchEvery >= raftstore.StallLimit {
+			unanswered := time.Duration(times) * watchEvery
+			n.desk.standBack(n.o.DiskStalled() || unanswered >= n.o.DiskTimeout)
+			if unanswered >= raftstore.StallLimit {
 				n.breakdown.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return
 			}

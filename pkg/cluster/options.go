@@ -26,6 +26,7 @@ const (
 	maxRequests     = 1024                   // of those, at a time
 	watchEvery      = 400 * time.Millisecond
 	transferTimeout = 2 * time.Second // for another node to take over the controller role
+	yieldAgain      = time.Second     // after a transfer in vain because of a stalled disk
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
 	handoverLimit   = 64 // leaders asked at a time
@@ -34,6 +35,9 @@ const (
 	handoverPatience = 10 * time.Second
 	askAgain         = 50 * time.Millisecond // between requests for graceful transfers that have no effect
 )
+
+// DefaultDiskTimeout is the default of Options.DiskTimeout.
+const DefaultDiskTimeout = 2 * time.Second
 
 // Options identify a node and how it finds the others. Self and DataDir are required.
 type Options struct {
@@ -68,9 +72,15 @@ type Options struct {
 	// Controller holds the limits of the controller.
 	Controller controller.Options
 	// Store may change the options of the metadata store; optional.
-	Store  func(*raftstore.Options)
-	FS     vfs.FS       // for the marks in DataDir; nil: the operating system's
-	Logger *slog.Logger // optional
+	Store func(*raftstore.Options)
+	// DiskStalled, if set, reports whether the disk of the node's partitions does not respond. While
+	// it does not, or a write to the metadata takes longer than DiskTimeout (0: DefaultDiskTimeout),
+	// the node tells the controller that it does not serve, so that other nodes take over its
+	// partitions, and transfers the controller role. It must not block.
+	DiskStalled func() bool
+	DiskTimeout time.Duration
+	FS          vfs.FS       // for the marks in DataDir; nil: the operating system's
+	Logger      *slog.Logger // optional
 	// Opening, if set, receives a Lookout while Open waits for other nodes. It is called once
 	// and must not block.
 	Opening func(Lookout)
@@ -88,6 +98,10 @@ func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Opening == nil {
 		o.Opening = func(Lookout) {}
+	}
+	o.DiskTimeout = cmp.Or(o.DiskTimeout, DefaultDiskTimeout)
+	if o.DiskStalled == nil {
+		o.DiskStalled = func() bool { return false }
 	}
 	if o.Observe == nil {
 		o.Observe = func(controller.Decision) {}

@@ -34,6 +34,7 @@ type desk struct {
 	handlers  atomic.Pointer[Handlers]        // nil: the node does not serve
 	requests  chan struct{}                   // holds one for each request in progress
 	rejected  complaints
+	stalled   atomic.Bool // a disk does not respond: see Options.DiskStalled
 }
 
 // admit decides about a connection from another node. The transport has checked that both nodes
@@ -236,6 +237,15 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 	d.answer(reply, func(ctx context.Context) ([]byte, error) { return d.answerOwn(ctx, from, kind, payload) })
 }
 
+// standBack records whether a disk of this node does not respond. While it does not, the node says
+// that it does not serve, and another node should be the controller.
+func (d *desk) standBack(stalled bool) {
+	d.stalled.Store(stalled)
+	if stalled {
+		d.chair.yield()
+	}
+}
+
 // answer performs a request on a goroutine, unless too many are in progress.
 func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]byte, error)) {
 	select {
@@ -278,10 +288,11 @@ func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payl
 	return acts{s, d.calls}.carryOut(ctx, kind, payload)
 }
 
-// incarnation returns the registered incarnation of this process, or 0 while it does not serve.
+// incarnation returns the registered incarnation of this process, or 0 while it does not serve, as
+// while its disk does not respond.
 func (d *desk) incarnation() uint64 {
 	s := d.opened.Load()
-	if s == nil || d.handlers.Load() == nil {
+	if s == nil || d.handlers.Load() == nil || d.stalled.Load() {
 		return 0
 	}
 	if self := s.Node(d.self); self != nil {

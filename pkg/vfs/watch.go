@@ -26,7 +26,8 @@ var _ FS = (*Watch)(nil)
 func NewWatch(inner FS) *Watch { return &Watch{FS: inner} }
 
 // Oldest returns the operation that has been in progress for longest, with its number, which no
-// other operation gets. false: none is in progress.
+// other operation gets. false: none is in progress. Syncs of a volume are left out: they also wait
+// for what other programs write to it, while the disk responds.
 //
 // To find out how long an operation takes, count calls of Oldest that return it, and do not use the
 // clock: to a process that was stopped, every operation looks old when it continues.
@@ -34,7 +35,7 @@ func (w *Watch) Oldest() (number int64, op Op, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, u := range w.slots {
-		if u.number != 0 && (!ok || u.number < number) {
+		if u.number != 0 && u.op.Kind != OpSyncVolume && (!ok || u.number < number) {
 			number, op, ok = u.number, u.op, true
 		}
 	}

@@ -16,5 +16,18 @@ func headlessMistakes() []mistake {
 			name: "headless: each election that fails is logged", file: "pkg/meta/raftstore/logger.go",
 			old: "\"Election timeout reached\", ", with: "", tests: tests, run: "TestMissingLeaderIsReportedOnce|TestElectionIsNotReported|TestLeaderDeathCausesElection",
 		},
+		{
+			name: "a node whose disk hangs says that it serves", file: "pkg/cluster/serve.go",
+			old: "d.handlers.Load() == nil || d.stalled.Load() {", with: "d.handlers.Load() == nil {", tests: []string{"./pkg/cluster"}, run: "StalledDisk",
+		},
+		{
+			name: "a controller whose disk hangs stays", file: "pkg/cluster/serve.go",
+			old: "if stalled {", with: "if false {",
+			tests: []string{"./pkg/cluster"}, run: "StalledDisk",
+		},
+		{
+			name: "a sync of the volume counts as a disk that hangs", file: "pkg/vfs/watch.go",
+			old: "u.number != 0 && u.op.Kind != OpSyncVolume && (", with: "u.number != 0 && (", tests: []string{"./pkg/stall"}, run: "Volume",
+		},
 	}
 }

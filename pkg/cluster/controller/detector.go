@@ -44,6 +44,7 @@ type patient struct {
 	refused     time.Time // first of the consecutive refusals; zero: none
 	confirmed   bool      // refused again, sufficiently later than the first time
 	probed      time.Time // when a probe was last requested
+	unserving   time.Time // when it last answered that it does not serve; zero: never
 	deaths      []time.Time
 }
 
@@ -58,11 +59,14 @@ func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
 func (d *Detector) Succeed(f Former) { d.former = f }
 
 // Heard records an answer of a node and its incarnation. An answer of a process other than the
-// registered one does not count as a sign of life; the incarnation is 0 while a process is not
-// registered yet.
+// registered one does not count as a sign of life. The incarnation is 0 while a process does not
+// serve: it is not registered yet, or its disk does not respond.
 func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 	p := d.nodes[id]
 	if p == nil || incarnation != p.incarnation {
+		if p != nil && incarnation == 0 {
+			p.unserving = now
+		}
 		return
 	}
 	if p.steady.IsZero() || now.Sub(p.heard) > d.opts.SessionTimeout {
@@ -220,6 +224,8 @@ func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool
 	switch {
 	case p.alive && p.confirmed:
 		return d.died(n, p, now, "connection refused twice"), true
+	case p.alive && silent && p.unserving.After(p.heard):
+		return d.died(n, p, now, "answers that it does not serve: its disk has stalled"), true
 	case p.alive && silent:
 		return d.died(n, p, now, "session timed out"), true
 	case !p.alive && !silent && !p.steady.IsZero() && now.Sub(p.steady) >= d.hold(p, now):

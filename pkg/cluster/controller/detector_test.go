@@ -30,6 +30,8 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 			d.Heard("n2", w.state.Node("n2").Incarnation, w.clock())
 		case "heard of another process":
 			d.Heard("n2", 99, w.clock())
+		case "stalled":
+			d.Heard("n2", 0, w.clock())
 		case "heard of a stranger":
 			d.Heard("n9", 1, w.clock())
 		case "refused":
@@ -90,6 +92,8 @@ func TestDetector(t *testing.T) {
 		{"refused again", map[int]string{100: "refused", 150: "refused"}, 300, "[150 n2 false]"},
 		{"refused, heard, refused", map[int]string{100: "refused", 150: "heard", 200: "refused"}, 900, "[]"},
 		{"another process is no sign of life", map[int]string{500: "heard of another process"}, 1100, "[1000 n2 false]"},
+		{"nor is an answer of a process that does not serve", map[int]string{500: "stalled", 900: "stalled"}, 1100, "[1000 n2 false]"},
+		{"stalled for less than the timeout", map[int]string{100: "heard", 500: "stalled", 900: "stalled", 1000: "heard"}, 1990, "[]"},
 		{"nor is a stranger", map[int]string{500: "heard of a stranger"}, 1100, "[1000 n2 false]"},
 		{"a new process is", map[int]string{500: "started"}, 1490, "[]"},
 		{"for as long as it is heard of", map[int]string{500: "started"}, 1600, "[1500 n2 false]"},

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// TestNodeWithStalledDiskIsReplaced: a disk that hangs gives no error, and its node answers. Others
+// lead the partitions of the node, and the metadata if it did, until the disk responds.
+func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		stalled := map[string]*atomic.Bool{}
+		for _, name := range three {
+			stalled[name] = &atomic.Bool{}
+		}
+		inWorld(t, three, 3, func(t *testing.T, w *world) {
+			w.options = func(name string, o *Options) { o.DiskStalled = stalled[name].Load }
+			w.start(three...)
+			w.formed(3, 3)
+			w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
+			w.sleep(3 * time.Second) // the controller has heard from every node
+			controller := w.leader().name
+			name, other := three[0], three[1]
+			for (name == controller) != leads {
+				name, other = other, three[2]
+			}
+			if other == name {
+				other = three[0]
+			}
+			leader := func() (all []meta.NodeID) {
+				for i := range three {
+					all = append(all, w.partition(other, "t", i).Leader)
+				}
+				return all
+			}
+			stalled[name].Store(true)
+			took := w.await("others lead", func() bool {
+				for _, l := range leader() {
+					if l == meta.NodeID(name) || l == "" {
+						return false
+					}
+				}
+				return true
+			})
+			t.Logf("controller %v: others lead after %v", leads, took)
+			if took > 2500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+			w.sleep(3 * time.Second)
+			if l := w.leader(); l == nil || l.name == name {
+				t.Errorf("%s leads the metadata while its disk is stalled", name)
+			}
+			if n := w.node(other).Store().Node(meta.NodeID(name)); n.State != meta.NodeDown {
+				t.Errorf("%s is %s", name, n.State)
+			}
+			stalled[name].Store(false)
+			w.formed(3, 3)
+			if err := w.node(name).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
