@@ -24,7 +24,7 @@ VERSION  ?=
 STAMP     = $(BUILD).version=$(VERSION) $(BUILD).tag=$(TAG) $(BUILD).commit=$(COMMIT) $(BUILD).date=$(DATE)
 
 # Packages whose code starts no goroutine, and whose tests compute much.
-SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch internal/model pkg/seq pkg/channel)
+SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch test/model pkg/seq pkg/channel)
 
 # Knobs.
 ARGS     ?=
@@ -122,7 +122,7 @@ sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FI
 	@! test -e $(CACHE)/sim-late.txt || cat $(CACHE)/sim-late.txt
 
 model: ## search the model of replication in larger bounds, for minutes
-	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v
+	$(GO) test ./test/model -run TheRulesAreEnough -large -timeout 2h -v
 
 mutation: ## plant mistakes into the sources: a test must find each (ARGS="-only Epoch")
 	$(GO) run ./test/mutation $(ARGS)

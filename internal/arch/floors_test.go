@@ -132,7 +132,6 @@ var floors = map[string]int{
 	"internal/config":    8,
 	"internal/lookupd":   10,
 	"internal/manual":    1,  // for both programs
-	"internal/model":     0,  // a model of the replication protocol
 	"internal/node":      12, // one node with its parts wired together
 	"internal/nsqdfiles": 0,  // reads nsqd's data files
 	"internal/signal":    0,  // also for pkg

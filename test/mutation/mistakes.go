@@ -4,7 +4,7 @@ import "slices"
 
 // mistake is one change of the sources that a test must find.
 type mistake struct {
-	// name describes the mistake. It begins with the rule of internal/model that it violates, if
+	// name describes the mistake. It begins with the rule of test/model that it violates, if
 	// any.
 	name  string
 	file  string // relative to the module
@@ -19,7 +19,7 @@ func mistakes() []mistake {
 	return slices.Concat(replicationMistakes(), membershipMistakes(), repairMistakes(), damageMistakes(), relayMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), changeMistakes(), wireMistakes(), permissionMistakes(), extensionMistakes(), tagMistakes(), clusterMistakes(), transferMistakes(), redoMistakes(), roundMistakes(), noteMistakes(), lateMistakes(), landMistakes(), replayMistakes(), sweepMistakes(), placeMistakes(), descriptorMistakes(), latencyMistakes(), traceMistakes(), boundMistakes(), dropMistakes(), answerMistakes(), wakeMistakes(), breathMistakes(), onceMistakes(), optionMistakes(), addressedMistakes(), moveMistakes(), keyMistakes(), rollingMistakes(), backupMistakes(), snapshotMistakes())
 }
 
-// structural are the rules of internal/model that no line of code can drop, with
+// structural are the rules of test/model that no line of code can drop, with
 // the reason.
 func structural() map[string]string {
 	return map[string]string{

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brokerd/brokerd/internal/model"
+	"github.com/brokerd/brokerd/test/model"
 )
 
 const root = "../.."
