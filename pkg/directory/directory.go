@@ -257,13 +257,9 @@ func (d *Directory) AlterTopic(ctx context.Context, name string, change func(*me
 	if err != nil {
 		return err
 	}
-	cfg := t.Config
-	change(&cfg)
-	patch, err := meta.Diff(t.Config, cfg)
-	if err != nil {
-		return host.OfThisIncarnation(err)
-	}
-	return d.Change(ctx, name, meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Patch: patch})
+	c := meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Was: t.Config, Will: t.Config}
+	change(&c.Will)
+	return d.Change(ctx, name, c)
 }
 
 // AddPartitions grows a topic to a number of partitions.

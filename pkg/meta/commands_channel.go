@@ -179,3 +179,9 @@ func validateFilter(text string) error {
 	}
 	return nil
 }
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -73,15 +74,34 @@ func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition,
 	return out, nil
 }
 
-// AlterTopic changes a topic's configuration.
+// AlterTopic changes the settings of a topic's configuration that differ between Was, which the
+// proposer has seen, and Will. Others keep what somebody else has set meanwhile. Partitions have
+// their own command. A changed number of replicas is no longer open, unless Will opens it; likewise
+// MinISR. Replicas is the number per partition; existing replicas stay until they are reassigned.
 type AlterTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
-	Patch       TopicPatch  `json:"patch"`
+	Was         TopicConfig `json:"was"`
+	Will        TopicConfig `json:"will"`
 }
 
 func (c AlterTopic) validate() error {
+	if c.Was.Partitions != c.Will.Partitions {
+		return fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", failure.InvalidConfig)
+	}
 	return checkTopic(c.Name)
+}
+
+// change makes the change in a configuration.
+func (c *AlterTopic) change(config *TopicConfig) {
+	config.AutoReplicas = config.AutoReplicas && c.Was.Replicas == c.Will.Replicas
+	config.AutoMinISR = config.AutoMinISR && c.Was.MinISR == c.Will.MinISR
+	was, will, is := reflect.ValueOf(c.Was), reflect.ValueOf(c.Will), reflect.ValueOf(config).Elem()
+	for i := range is.NumField() {
+		if !was.Field(i).Equal(will.Field(i)) {
+			is.Field(i).Set(will.Field(i))
+		}
+	}
 }
 
 func (c AlterTopic) apply(s *State, r *Result) error {
@@ -90,7 +110,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 		return err
 	}
 	t.Tightened = t.unsynced()
-	t.Config = c.Patch.Apply(t.Config)
+	c.change(&t.Config)
 	t.Tightened = t.Tightened && t.Config.Sync.Always()
 	if t.Config.AutoMinISR {
 		t.Config.MinISR = min(t.Config.MinISR, DefaultMinISR(t.Config.Replicas)) // it grows once more replicas are in sync
@@ -98,7 +118,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	if err := t.Config.Validate(); err != nil {
 		return err
 	}
-	if c.Patch.Channels != nil {
+	if c.Was.Channels != c.Will.Channels {
 		if err := ownDeadLetters(c.Name, t.Config); err != nil {
 			return err
 		}
@@ -108,7 +128,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 			}
 		}
 	}
-	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
+	if c.Was.Replicas != c.Will.Replicas && t.Config.Replicas > len(s.nodes) {
 		return fmt.Errorf("%w: %d replicas requested, but only %d nodes available", failure.TooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
 	r.Topic = s.topics.put(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/keys"
-	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/sampling"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -204,29 +203,17 @@ func (c TopicConfig) validateMessages() error {
 // Quota returns the maximum bytes of one partition; 0: no limit.
 func (c TopicConfig) Quota() int64 { return c.MaxBytes / int64(max(c.Partitions, 1)) }
 
-// configJSON is the stored and published form of a TopicConfig.
+// configJSON is the stored and published form of a TopicConfig: its durations are text.
 type configJSON struct {
-	Partitions     int        `json:"partitions"`
-	Replicas       int        `json:"replicas"`
-	AutoReplicas   bool       `json:"auto_replicas,omitempty"`
-	MinISR         int        `json:"min_isr"`
-	AutoMinISR     bool       `json:"auto_min_isr,omitempty"`
-	Sync           SyncPolicy `json:"sync"`
-	Ordered        bool       `json:"ordered"`
-	Ext            bool       `json:"ext"`
-	RetentionAge   textTime   `json:"retention"`
-	RetentionBytes int64      `json:"retention_bytes"`
-	MaxMessage     int        `json:"max_message"`
-	DedupWindow    textTime   `json:"dedup_window,omitempty"`
-	KeyFrom        string     `json:"key_from,omitempty"`
-	TTL            textTime   `json:"ttl,omitempty"`
-	MaxBytes       int64      `json:"max_bytes,omitempty"`
-	OnFull         OnFull     `json:"on_full,omitempty"`
-	RetentionTrash textTime   `json:"retention_trash,omitempty"`
-	Trace          string     `json:"trace,omitempty"`
-
-	Channels policy.Policy `json:"channel_policy,omitzero"`
+	*configFields
+	RetentionAge   textTime `json:"retention"`
+	RetentionTrash textTime `json:"retention_trash,omitempty"`
+	DedupWindow    textTime `json:"dedup_window,omitempty"`
+	TTL            textTime `json:"ttl,omitempty"`
 }
+
+// configFields is a TopicConfig without its methods.
+type configFields TopicConfig
 
 // textTime is a duration in the form of time.Duration.String.
 type textTime time.Duration
@@ -243,108 +230,23 @@ func (t *textTime) UnmarshalText(text []byte) error {
 // text: {"partitions":1,"replicas":3,"min_isr":2,"sync":"always",…}.
 func (c TopicConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(configJSON{
-		Partitions: c.Partitions, Replicas: c.Replicas, AutoReplicas: c.AutoReplicas, MinISR: c.MinISR, AutoMinISR: c.AutoMinISR,
-		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
-		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
-		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull, RetentionTrash: textTime(c.RetentionTrash),
-		Trace: c.Trace, Channels: c.Channels,
+		configFields: (*configFields)(&c), RetentionAge: textTime(c.RetentionAge), RetentionTrash: textTime(c.RetentionTrash),
+		DedupWindow: textTime(c.DedupWindow), TTL: textTime(c.TTL),
 	})
 }
 
 // UnmarshalJSON decodes what MarshalJSON writes. Missing fields become zero; unknown ones are an
 // error.
 func (c *TopicConfig) UnmarshalJSON(text []byte) error {
-	var j configJSON
+	var read TopicConfig
+	j := configJSON{configFields: (*configFields)(&read)}
 	if err := DecodeStrict(text, &j); err != nil {
 		return err
 	}
-	*c = TopicConfig{
-		Partitions: j.Partitions, Replicas: j.Replicas, AutoReplicas: j.AutoReplicas, MinISR: j.MinISR, AutoMinISR: j.AutoMinISR,
-		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
-		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
-		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull, RetentionTrash: time.Duration(j.RetentionTrash),
-		Trace: j.Trace, Channels: j.Channels,
-	}
+	read.RetentionAge, read.RetentionTrash = time.Duration(j.RetentionAge), time.Duration(j.RetentionTrash)
+	read.DedupWindow, read.TTL = time.Duration(j.DedupWindow), time.Duration(j.TTL)
+	*c = read
 	return nil
-}
-
-// TopicPatch names the fields of a TopicConfig that change; nil ones stay. Partitions have their
-// own command. A named number of replicas is no longer open, unless AutoReplicas says so; likewise
-// MinISR. Replicas is the number per partition; existing replicas stay until they are reassigned.
-type TopicPatch struct {
-	Replicas       *int           `json:"replicas,omitempty"`
-	AutoReplicas   *bool          `json:"auto_replicas,omitempty"`
-	MinISR         *int           `json:"min_isr,omitempty"`
-	AutoMinISR     *bool          `json:"auto_min_isr,omitempty"`
-	Sync           *SyncPolicy    `json:"sync,omitempty"`
-	Ordered        *bool          `json:"ordered,omitempty"`
-	Ext            *bool          `json:"ext,omitempty"`
-	RetentionAge   *time.Duration `json:"retention_ns,omitempty"`
-	RetentionBytes *int64         `json:"retention_bytes,omitempty"`
-	MaxMessage     *int           `json:"max_message,omitempty"`
-	DedupWindow    *time.Duration `json:"dedup_window_ns,omitempty"`
-	KeyFrom        *string        `json:"key_from,omitempty"`
-	TTL            *time.Duration `json:"ttl_ns,omitempty"`
-	MaxBytes       *int64         `json:"max_bytes,omitempty"`
-	OnFull         *OnFull        `json:"on_full,omitempty"`
-	RetentionTrash *time.Duration `json:"retention_trash_ns,omitempty"`
-	Trace          *string        `json:"trace,omitempty"`
-	Channels       *policy.Policy `json:"channel_policy,omitempty"`
-}
-
-// Apply returns c with the patch's fields.
-func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
-	if p.Replicas != nil {
-		c.Replicas, c.AutoReplicas = *p.Replicas, false
-	}
-	if p.MinISR != nil {
-		c.MinISR, c.AutoMinISR = *p.MinISR, false
-	}
-	set(&c.AutoReplicas, p.AutoReplicas)
-	set(&c.AutoMinISR, p.AutoMinISR)
-	set(&c.Sync, p.Sync)
-	set(&c.Ordered, p.Ordered)
-	set(&c.Ext, p.Ext)
-	set(&c.RetentionAge, p.RetentionAge)
-	set(&c.RetentionBytes, p.RetentionBytes)
-	set(&c.MaxMessage, p.MaxMessage)
-	set(&c.DedupWindow, p.DedupWindow)
-	set(&c.KeyFrom, p.KeyFrom)
-	set(&c.TTL, p.TTL)
-	set(&c.MaxBytes, p.MaxBytes)
-	set(&c.OnFull, p.OnFull)
-	set(&c.RetentionTrash, p.RetentionTrash)
-	set(&c.Trace, p.Trace)
-	set(&c.Channels, p.Channels)
-	return c
-}
-
-// Diff returns the patch from was to will. A change of Partitions is an error, because no patch can
-// express it.
-func Diff(was, will TopicConfig) (TopicPatch, error) {
-	if was.Partitions != will.Partitions {
-		return TopicPatch{}, fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", failure.InvalidConfig)
-	}
-	return TopicPatch{
-		Replicas:       changed(was.Replicas, will.Replicas),
-		AutoReplicas:   changed(was.AutoReplicas, will.AutoReplicas),
-		MinISR:         changed(was.MinISR, will.MinISR),
-		AutoMinISR:     changed(was.AutoMinISR, will.AutoMinISR),
-		Sync:           changed(was.Sync, will.Sync),
-		Ordered:        changed(was.Ordered, will.Ordered),
-		Ext:            changed(was.Ext, will.Ext),
-		RetentionAge:   changed(was.RetentionAge, will.RetentionAge),
-		RetentionBytes: changed(was.RetentionBytes, will.RetentionBytes),
-		MaxMessage:     changed(was.MaxMessage, will.MaxMessage),
-		DedupWindow:    changed(was.DedupWindow, will.DedupWindow),
-		KeyFrom:        changed(was.KeyFrom, will.KeyFrom),
-		TTL:            changed(was.TTL, will.TTL),
-		MaxBytes:       changed(was.MaxBytes, will.MaxBytes),
-		OnFull:         changed(was.OnFull, will.OnFull),
-		RetentionTrash: changed(was.RetentionTrash, will.RetentionTrash),
-		Trace:          changed(was.Trace, will.Trace),
-		Channels:       changed(was.Channels, will.Channels),
-	}, nil
 }
 
 // AsAskedFor reports whether a topic with the configuration c satisfies a request for a new topic
@@ -368,17 +270,4 @@ func (c TopicConfig) AsAskedFor(asked TopicConfig) bool {
 		asked.Trace = c.Trace // an operator may have switched it on
 	}
 	return c == asked
-}
-
-func set[T any](field, value *T) {
-	if value != nil {
-		*field = *value
-	}
-}
-
-func changed[T comparable](was, will T) *T {
-	if was == will {
-		return nil
-	}
-	return &will
 }

@@ -152,17 +152,22 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-func TestDiffTransformsOneIntoTheOther(t *testing.T) {
-	was := TopicConfig{}.WithDefaults(3, false)
-	will := was
-	will.AutoReplicas, will.AutoMinISR = false, false // as they are once a number is named
-	will.Replicas, will.MinISR, will.Ordered, will.RetentionAge, will.Sync = 1, 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
-	patch, err := Diff(was, will)
-	if err != nil || patch.Apply(was) != will || patch.Ext != nil {
-		t.Errorf("%+v, %v", patch, err)
+func TestAlterTopicChangesWhatDiffersOnly(t *testing.T) {
+	c := AlterTopic{Name: "t", Was: TopicConfig{}.WithDefaults(3, false)}
+	c.Will = c.Was
+	c.Will.AutoReplicas, c.Will.AutoMinISR = false, false // as they are once a number is named
+	c.Will.Replicas, c.Will.MinISR, c.Will.Ordered, c.Will.RetentionAge, c.Will.Sync = 1, 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
+	is, want := c.Was, c.Will
+	is.Ext, is.TTL = true, time.Minute // others have set them meanwhile
+	want.Ext, want.TTL = true, time.Minute
+	if c.change(&is); is != want {
+		t.Error(cmp.Diff(want, is))
 	}
-	will.Partitions = 2
-	if _, err := Diff(was, will); !errors.Is(err, failure.InvalidConfig) {
+	if err := c.validate(); err != nil {
+		t.Error(err)
+	}
+	c.Will.Partitions = 2
+	if err := c.validate(); !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("partitions: %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func TestSnapshotBytes(t *testing.T) {
 		`{"index":7,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1,"saved":1,"acts":1}` + "\n" +
 		`{"id":"n1","tcp_address":"h:4150","zone":"<z>","boot_id":"b","state":"up","incarnation":1}` + "\n" +
 		`{"name":"t","incarnation":3,"version":4,"config":{"partitions":1,"replicas":1,"auto_replicas":true,"min_isr":1,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,` +
-		`"retention":"0s","retention_bytes":0,"max_message":0},"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}],` +
+		`"retention_bytes":0,"max_message":0,"retention":"0s"},"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}],` +
 		`"channels":[{"name":"c","created_at":7,"version":4,"first":true}]}` + "\n" +
 		`{"index":7,"at":9,"verb":"seek","topic":"t","incarnation":3,"channel":"c","partitions":[{"partition":0,"floor":4,"finished":[[6,8]]}]}` + "\n" +
 		`{"index":6,"at":8,"node":"n1","actor":"h:1","verb":"DELETE /v1/topics/t","status":204}` + "\n"))

@@ -83,8 +83,7 @@ func TestFitTopic(t *testing.T) {
 	if err := fit("open", 0, 2); err != nil || s.Topic("open").Config.MinISR != 2 {
 		t.Errorf("%v: %+v", err, s.Topic("open").Config)
 	}
-	one := 1
-	if err := apply(AlterTopic{Name: "open", Patch: TopicPatch{Replicas: &one}}); err != nil {
+	if err := apply(AlterTopic{Name: "open", Will: TopicConfig{Replicas: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := s.Topic("open").Config; c.AutoReplicas || c.Replicas != 1 || c.MinISR != 1 || !c.AutoMinISR {

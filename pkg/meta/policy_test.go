@@ -48,7 +48,7 @@ func TestChannelsPolicyIsAltered(t *testing.T) {
 	if got := of(); got != (policy.Policy{MaxAttempts: 8, OnExhausted: policy.Drop, OnExpired: policy.Drop, Backoff: backoff, Rate: 9}) {
 		t.Errorf("left to the cluster: %+v", got)
 	}
-	if err := s.Apply(12, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 3})}}).Err; err != nil {
+	if err := s.Apply(12, AlterTopic{Name: "orders", Will: TopicConfig{Channels: policy.Policy{MaxAttempts: 3}}}).Err; err != nil {
 		t.Fatal(err)
 	}
 	if got := of(); got.MaxAttempts != 3 || got.Rate != 9 {
@@ -70,7 +70,7 @@ func TestDeadLettersNeedADeadLetterTopic(t *testing.T) {
 	if p := s.Topic("orders").Channels[long].Policy; p != (policy.Policy{}) {
 		t.Errorf("a refused change has made it %+v", p)
 	}
-	if err := s.Apply(10, AlterTopic{Name: "orders", Patch: TopicPatch{Channels: new(policy.Policy{MaxAttempts: 5})}}).Err; !errors.Is(err, failure.InvalidConfig) {
+	if err := s.Apply(10, AlterTopic{Name: "orders", Will: TopicConfig{Channels: policy.Policy{MaxAttempts: 5}}}).Err; !errors.Is(err, failure.InvalidConfig) {
 		t.Errorf("for all channels: %v", err)
 	}
 	index := uint64(20)
@@ -130,7 +130,7 @@ func TestSnapshotContainsPolicies(t *testing.T) {
 	s := policed(t, "orders", "bill")
 	chosen := policy.Policy{MaxAttempts: 3, Backoff: policy.Off(), DeadLetterTopic: "failed"}
 	for i, c := range []Command{
-		AlterTopic{Name: "orders", Patch: TopicPatch{Channels: &chosen}},
+		AlterTopic{Name: "orders", Will: TopicConfig{Channels: chosen}},
 		CreateChannel{Topic: "orders", Channel: "mail", Policy: policy.Policy{Rate: 7, OnExhausted: policy.Block}},
 	} {
 		data, err := EncodeCommandAt(c, 0)

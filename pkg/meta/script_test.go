@@ -100,7 +100,7 @@ func TestConfigIsWrittenAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"partitions":1,"replicas":3,"auto_replicas":true,"min_isr":2,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,"retention":"0s","retention_bytes":0,"max_message":0}`
+	want := `{"partitions":1,"replicas":3,"auto_replicas":true,"min_isr":2,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,"retention_bytes":0,"max_message":0,"retention":"0s"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -56,7 +56,8 @@ func (r random) command(s *State) Command {
 	case 3:
 		return DeleteTopic{Name: t}
 	case 4:
-		return AlterTopic{Name: t, Patch: TopicPatch{Ordered: r.flag()}}
+		ordered := *r.flag()
+		return AlterTopic{Name: t, Was: TopicConfig{Ordered: !ordered}, Will: TopicConfig{Ordered: ordered}}
 	case 5:
 		return AddPartitions{Name: t, Was: 1 + r.IntN(2), Assignment: r.assignment(1, 2)}
 	case 6:

@@ -24,27 +24,27 @@ type SyncPolicy struct {
 	Interval time.Duration `json:"interval,omitempty"`
 }
 
-// TopicConfig is the configuration of a topic.
+// TopicConfig is the configuration of a topic. Its durations are text in JSON: see MarshalJSON.
 type TopicConfig struct {
-	Partitions     int           // 1 to seq.MaxPartitions
-	Replicas       int           // replication factor
-	AutoReplicas   bool          // Replicas was left open: it grows with the cluster, see WantedReplicas
-	MinISR         int           // publishes are refused below it
-	AutoMinISR     bool          // MinISR was left open: it follows Replicas, see DefaultMinISR
-	Sync           SyncPolicy    // when an acknowledged message is on disk
-	Ordered        bool          // consumers must consume it in order
-	Ext            bool          // messages may carry a JSON header
-	RetentionAge   time.Duration // finished messages older than this may be dropped; 0: at once
-	RetentionBytes int64         // the log is reduced to this size, finished or not; 0: no limit
-	MaxMessage     int           // largest body in bytes; 0: the node's limit
-	DedupWindow    time.Duration // time within which a publisher's id is stored once; 0: no publisher has used ids
-	KeyFrom        string        // where in a body the key is, in the form of keys.ParseRule; "": nowhere
-	TTL            time.Duration // messages without their own expire after this; 0: they do not
-	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit
-	OnFull         OnFull        // what happens to a publish beyond MaxBytes
-	RetentionTrash time.Duration // how long a deleted topic is kept; 0: DefaultTrash; NoTrash: not at all
-	Trace          string        // which messages are traced, as sampling.ParseRule reads it; "": none
-	Channels       policy.Policy // defaults for channels of the topic
+	Partitions     int           `json:"partitions"`              // 1 to seq.MaxPartitions
+	Replicas       int           `json:"replicas"`                // replication factor
+	AutoReplicas   bool          `json:"auto_replicas,omitempty"` // Replicas was left open: it grows with the cluster, see WantedReplicas
+	MinISR         int           `json:"min_isr"`                 // publishes are refused below it
+	AutoMinISR     bool          `json:"auto_min_isr,omitempty"`  // MinISR was left open: it follows Replicas, see DefaultMinISR
+	Sync           SyncPolicy    `json:"sync"`                    // when an acknowledged message is on disk
+	Ordered        bool          `json:"ordered"`                 // consumers must consume it in order
+	Ext            bool          `json:"ext"`                     // messages may carry a JSON header
+	RetentionAge   time.Duration `json:"-"`                       // finished messages older than this may be dropped; 0: at once
+	RetentionBytes int64         `json:"retention_bytes"`         // the log is reduced to this size, finished or not; 0: no limit
+	MaxMessage     int           `json:"max_message"`             // largest body in bytes; 0: the node's limit
+	DedupWindow    time.Duration `json:"-"`                       // time within which a publisher's id is stored once; 0: no publisher has used ids
+	KeyFrom        string        `json:"key_from,omitempty"`      // where in a body the key is, in the form of keys.ParseRule; "": nowhere
+	TTL            time.Duration `json:"-"`                       // messages without their own expire after this; 0: they do not
+	MaxBytes       int64         `json:"max_bytes,omitempty"`     // of all partitions together, an equal share each; 0: no limit
+	OnFull         OnFull        `json:"on_full,omitempty"`       // what happens to a publish beyond MaxBytes
+	RetentionTrash time.Duration `json:"-"`                       // how long a deleted topic is kept; 0: DefaultTrash; NoTrash: not at all
+	Trace          string        `json:"trace,omitempty"`         // which messages are traced, as sampling.ParseRule reads it; "": none
+	Channels       policy.Policy `json:"channel_policy,omitzero"` // defaults for channels of the topic
 }
 
 // OnFull is what happens to a publish beyond MaxBytes.

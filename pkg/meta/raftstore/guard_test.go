@@ -203,7 +203,7 @@ func TestFreeingCommandsAreAcceptedOnReserve(t *testing.T) {
 
 // Each command either frees space or waits for space.
 func TestCommandsThatFreeSpace(t *testing.T) {
-	yes, no, one := true, false, int64(1)
+	yes, no := true, false
 	for _, tt := range []struct {
 		c    meta.Command
 		want bool
@@ -224,7 +224,7 @@ func TestCommandsThatFreeSpace(t *testing.T) {
 		{meta.YieldLeader{}, true},
 		{meta.StartReassign{}, true},
 		{meta.FinishReassign{}, true},
-		{meta.AlterTopic{Patch: meta.TopicPatch{RetentionBytes: &one}}, true},
+		{meta.AlterTopic{Will: meta.TopicConfig{RetentionBytes: 1}}, true},
 		{meta.AlterTopic{}, false},
 		{meta.PauseTopic{}, true},
 		{meta.PauseTopic{Paused: true}, false},

@@ -24,8 +24,9 @@ func frees(c meta.Command) bool {
 		meta.ElectLeaders, meta.AlterISR, meta.ReportSuspects, meta.YieldLeader:
 		return true
 	case meta.AlterTopic:
-		p := c.Patch
-		return p.RetentionAge != nil || p.RetentionBytes != nil || p.MaxBytes != nil || p.RetentionTrash != nil || p.TTL != nil
+		was, will := c.Was, c.Will
+		return was.RetentionAge != will.RetentionAge || was.RetentionBytes != will.RetentionBytes || was.MaxBytes != will.MaxBytes ||
+			was.RetentionTrash != will.RetentionTrash || was.TTL != will.TTL
 	case meta.PauseTopic:
 		return !c.Paused
 	case meta.AlterChannel:
