@@ -15,16 +15,16 @@ import (
 type Cache struct {
 	memory *limit.Memory
 
-	mu      sync.Mutex // guards what follows
-	share   limit.Share
-	shelves map[*Log]*shelf
-	all     []*piece // in no order
-	round   uint64   // of Sweep
-	dice    uint64
+	mu    sync.Mutex // guards what follows
+	share limit.Share
+	byLog map[*Log]*logPieces
+	all   []*piece // in no order
+	round uint64   // of Sweep
+	dice  uint64
 }
 
-// shelf holds the pieces of one log between two truncations.
-type shelf struct {
+// logPieces holds the pieces of one log between two truncations.
+type logPieces struct {
 	truncations uint64
 	pieces      []*piece // by first
 }
@@ -48,7 +48,7 @@ const (
 
 // NewCache returns an empty cache that uses memory of a budget.
 func NewCache(memory *limit.Memory) *Cache {
-	c := &Cache{memory: memory, share: memory.Share(limit.Reads), shelves: map[*Log]*shelf{}}
+	c := &Cache{memory: memory, share: memory.Share(limit.Reads), byLog: map[*Log]*logPieces{}}
 	memory.OnWait(c.Drop)
 	return c
 }
@@ -69,7 +69,7 @@ func (c *Cache) Sweep() {
 func (c *Cache) Drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shelves, c.all = map[*Log]*shelf{}, nil
+	c.byLog, c.all = map[*Log]*logPieces{}, nil
 	c.share.Close()
 }
 
@@ -80,7 +80,7 @@ func (c *Cache) dropLog(l *Log, end seq.Offset) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.shelves[l]
+	s := c.byLog[l]
 	if s == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (c *Cache) dropLog(l *Log, end seq.Offset) {
 func (c *Cache) find(l *Log, truncations uint64, off seq.Offset) *piece {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.shelfLocked(l, truncations)
+	s := c.piecesLocked(l, truncations)
 	if s == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (c *Cache) add(p *piece, truncations uint64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.shelfLocked(p.log, truncations)
+	s := c.piecesLocked(p.log, truncations)
 	if s != nil {
 		if i := s.after(p.first) - 1; i >= 0 && s.pieces[i].first == p.first {
 			c.removeLocked(s.pieces[i]) // another reader's, or from when the log was shorter
@@ -126,19 +126,19 @@ func (c *Cache) add(p *piece, truncations uint64) {
 		}
 		c.removeLocked(c.all[c.randomLocked(len(c.all))])
 	}
-	if s = c.shelves[p.log]; s == nil {
-		s = &shelf{truncations: truncations}
-		c.shelves[p.log] = s
+	if s = c.byLog[p.log]; s == nil {
+		s = &logPieces{truncations: truncations}
+		c.byLog[p.log] = s
 	}
 	s.pieces = slices.Insert(s.pieces, s.after(p.first), p)
 	p.used, p.place = c.round, len(c.all)
 	c.all = append(c.all, p)
 }
 
-// shelfLocked returns the pieces of a log after a number of truncations, or nil. It drops pieces
+// piecesLocked returns the pieces of a log after a number of truncations, or nil. It drops pieces
 // from before.
-func (c *Cache) shelfLocked(l *Log, truncations uint64) *shelf {
-	s := c.shelves[l]
+func (c *Cache) piecesLocked(l *Log, truncations uint64) *logPieces {
+	s := c.byLog[l]
 	if s == nil || s.truncations == truncations {
 		return s
 	}
@@ -149,11 +149,11 @@ func (c *Cache) shelfLocked(l *Log, truncations uint64) *shelf {
 }
 
 func (c *Cache) removeLocked(p *piece) {
-	s := c.shelves[p.log]
+	s := c.byLog[p.log]
 	i := s.after(p.first) - 1
 	s.pieces = slices.Delete(s.pieces, i, i+1)
 	if len(s.pieces) == 0 {
-		delete(c.shelves, p.log)
+		delete(c.byLog, p.log)
 	}
 	last := c.all[len(c.all)-1]
 	c.all[p.place], last.place = last, p.place
@@ -170,7 +170,7 @@ func (c *Cache) randomLocked(n int) int {
 }
 
 // after returns how many pieces begin at or before an offset.
-func (s *shelf) after(off seq.Offset) int {
+func (s *logPieces) after(off seq.Offset) int {
 	return sort.Search(len(s.pieces), func(i int) bool { return s.pieces[i].first > off })
 }
 

@@ -279,7 +279,7 @@ func TestCacheReleasesMemory(t *testing.T) {
 		t.Errorf("%d pieces are left of one that was used", len(cache.all))
 	}
 	cache.Sweep()
-	if now := cache.share.Held(); now != 0 || len(cache.shelves) != 0 {
+	if now := cache.share.Held(); now != 0 || len(cache.byLog) != 0 {
 		t.Errorf("%d bytes are left of what is not used", now)
 	}
 	fill()
