@@ -27,22 +27,22 @@ var errChannelClosed = errors.New("channel deleted")
 // relays from their leaders. One goroutine may call Take; the other methods are safe for concurrent
 // use.
 type Subscription struct {
-	c       *Consumers
-	topic   *host.Topic
-	ask     Subscribe
-	Sources atomic.Pointer[Sources]
-	turn    int         // used by Take's goroutine: the source to try first
-	room    roomTimer   // used by Take's goroutine
-	handed  handed      // used by Take's goroutine
-	known   *meta.Topic // used by Take's goroutine: the metadata by which relays were last checked
-	lender  lender
-	ready   atomic.Int64
-	resting atomic.Int64 // since when ready is 0, in ns since 1970
-	awaited atomic.Int64 // since when a call of Take is due, in ns since 1970; 0: none is
-	stopped atomic.Bool
-	changed atomic.Bool       // Take's goroutine must check the sources again
-	unwatch func()            // nil: its sources do not change
-	relayed map[int]seq.Epoch // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
+	c          *Consumers
+	topic      *host.Topic
+	ask        Subscribe
+	Sources    atomic.Pointer[Sources]
+	turn       int         // used by Take's goroutine: the source to try first
+	room       roomTimer   // used by Take's goroutine
+	handed     handed      // used by Take's goroutine
+	known      *meta.Topic // used by Take's goroutine: the metadata by which relays were last checked
+	idleCredit idleCredit
+	ready      atomic.Int64
+	resting    atomic.Int64 // since when ready is 0, in ns since 1970
+	awaited    atomic.Int64 // since when a call of Take is due, in ns since 1970; 0: none is
+	stopped    atomic.Bool
+	changed    atomic.Bool       // Take's goroutine must check the sources again
+	unwatch    func()            // nil: its sources do not change
+	relayed    map[int]seq.Epoch // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
 
 	mu     sync.Mutex // guards what follows, and changes of sources
 	closed bool
@@ -194,7 +194,7 @@ func (s *Subscription) share(rule func(ready, local, others, turn int, claims []
 		for i, r := range set.Relays {
 			r.Assign(parts[i], ready == 0)
 		}
-		s.lender.lent.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
+		s.idleCredit.redistributed.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
 	}
 	s.mu.Unlock()
 	for _, r := range set.Relays {
@@ -317,7 +317,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		}
 	}
 	if len(set.Relays) > 0 && n > 1 {
-		s.lender.look(s, set, total)
+		s.idleCredit.observe(s, set, total)
 	}
 	return total, nil
 }

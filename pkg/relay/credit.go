@@ -80,12 +80,12 @@ func withhold(parts []int, claims []Claim) {
 	}
 }
 
-// Lend redistributes credit that is not in flight while a client waits and leaders do not use
+// Redistribute redistributes credit that is not in flight while a client waits and leaders do not use
 // their credit: each relay gets an equal share in addition to what it has in flight, and the
 // remainder goes one each to relays that used their credit up first, starting with the one at
 // turn. local is the number in flight of local sources, others as for Allot. It returns nil if
 // that would help no relay.
-func Lend(ready, local, others, turn int, claims []Claim) []int {
+func Redistribute(ready, local, others, turn int, claims []Claim) []int {
 	free, live, full := ready-local, others, 0
 	for _, c := range claims {
 		free -= c.InFlight

@@ -58,7 +58,7 @@ func TestCreditIsLent(t *testing.T) {
 		{2, 0, 0, 0, []Claim{{Starved: true}, {Credit: 1}, {Credit: 1}}, []int{1, 1, 0}},
 		{10, 0, 0, 0, []Claim{{InFlight: 3, Retiring: true}, {Credit: 5, InFlight: 5}}, []int{0, 7}},
 	} {
-		if got := Lend(c.ready, c.local, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
+		if got := Redistribute(c.ready, c.local, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
 			t.Errorf("%d for %d, %d and %+v: got %v, want %v", c.ready, c.local, c.others, c.claims, got, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestNoMoreIsInFlightThanTheClientWants(t *testing.T) {
 		}
 		for name, parts := range map[string][]int{
 			"allot": Allot(ready, others, rng.IntN(5), claims),
-			"lend":  Lend(ready, 0, others, rng.IntN(5), claims),
+			"lend":  Redistribute(ready, 0, others, rng.IntN(5), claims),
 		} {
 			sum := 0
 			for i, n := range parts {

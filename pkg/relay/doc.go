@@ -2,7 +2,7 @@
 //
 // A [Relay] is the consumer's end of a relayed subscription; the relay source is the leader's.
 // The package decides when to fetch, which fetched messages the client can still handle in
-// time, and which answers are sent to the leader; [Allot] and [Lend] divide the client's credit
+// time, and which answers are sent to the leader; [Allot] and [Redistribute] divide the client's credit
 // among the relays of one subscription.
 //
 // Invariants:
