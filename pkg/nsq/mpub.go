@@ -114,8 +114,8 @@ func (m MPUB) Each(emit func(message []byte)) {
 // ReadMPUB reads the complete body of an MPUB after its size. The body ends where the count and
 // the sizes inside say, whatever the preceding size: so does nsqd's, and some clients do not
 // include the inner sizes in that number. The following data is the next command. The messages are
-// valid until the next call of Next. An error is an *Error, that of the source, or the Purse's. If
-// the Purse refuses the memory, the body is skipped.
+// valid until the next call of Next. An error is an *Error, that of the source, or the Memory's. If
+// the Memory refuses the memory, the body is skipped.
 func (r *Reader) ReadMPUB(l MPUBLimits) (MPUB, error) {
 	w := newMPUBWalk(l)
 	body, err := r.walkInPlace(&w)
@@ -196,7 +196,7 @@ func (r *Reader) gatherMPUB(w *mpubWalk) ([]byte, error) {
 }
 
 // gather appends more to body, which is in the pooled buffer, and leaves space after it. A full
-// buffer is replaced by one of twice its size, at most for max bytes. If the Purse returns an
+// buffer is replaced by one of twice its size, at most for max bytes. If the Memory returns an
 // error, body is unchanged.
 func (r *Reader) gather(body, more []byte, max int) ([]byte, error) {
 	if body == nil {

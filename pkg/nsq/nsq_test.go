@@ -382,22 +382,22 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// tightPurse is a budget of a number of bytes.
-type tightPurse struct {
+// tightMemory is a budget of a number of bytes.
+type tightMemory struct {
 	left, refused int
 	t             *testing.T
 }
 
 var errPoor = errors.New("no memory")
 
-func (p *tightPurse) Take(n int) error {
+func (p *tightMemory) Take(n int) error {
 	if !p.Try(n) {
 		return errPoor
 	}
 	return nil
 }
 
-func (p *tightPurse) Try(n int) bool {
+func (p *tightMemory) Try(n int) bool {
 	if n > p.left {
 		p.refused++
 		return false
@@ -406,7 +406,7 @@ func (p *tightPurse) Try(n int) bool {
 	return true
 }
 
-func (p *tightPurse) Give(n int) {
+func (p *tightMemory) Give(n int) {
 	if n < 0 {
 		p.t.Errorf("%d bytes are given back", n)
 	}
@@ -414,7 +414,7 @@ func (p *tightPurse) Give(n int) {
 }
 
 func TestReaderSkipsBodyOverBudget(t *testing.T) {
-	const purse = 300 << 10
+	const memory = 300 << 10
 	for _, tt := range []struct {
 		size int
 		want error
@@ -422,9 +422,9 @@ func TestReaderSkipsBodyOverBudget(t *testing.T) {
 		body := bytes.Repeat([]byte("0123456789abcdef\n"), tt.size/17+1)[:tt.size]
 		in := append(append([]byte("PUB t\n"), body...), "NOP\n"...)
 		for _, src := range []io.Reader{bytes.NewReader(in), iotest.HalfReader(bytes.NewReader(in))} {
-			p := &tightPurse{left: purse, t: t}
+			p := &tightMemory{left: memory, t: t}
 			r := NewReader(src, new(Buffers))
-			r.SetPurse(p)
+			r.SetMemory(p)
 			var c Command
 			if err := r.Next(&c); err != nil {
 				t.Fatal(err)
@@ -437,18 +437,18 @@ func TestReaderSkipsBodyOverBudget(t *testing.T) {
 				t.Errorf("after a body of %d bytes: %v, %v", tt.size, c.Verb, err)
 			}
 			r.Release()
-			if p.left != purse {
-				t.Errorf("after a body of %d bytes: %d bytes in the purse, want %d", tt.size, p.left, purse)
+			if p.left != memory {
+				t.Errorf("after a body of %d bytes: %d bytes of memory left, want %d", tt.size, p.left, memory)
 			}
 		}
 	}
 }
 
 func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
-	p := &tightPurse{t: t}
+	p := &tightMemory{t: t}
 	in := strings.Repeat("NOP\n", 100<<10)
 	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(Buffers))
-	r.SetPurse(p)
+	r.SetMemory(p)
 	var c Command
 	for range 100 << 10 {
 		if err := r.Next(&c); err != nil || c.Verb != Nop {
@@ -464,11 +464,11 @@ func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
 }
 
 func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
-	const purse = 1 << 20
-	p := &tightPurse{left: purse, t: t}
+	const memory = 1 << 20
+	p := &tightMemory{left: memory, t: t}
 	src, feed := io.Pipe()
 	r := NewReader(src, new(Buffers))
-	r.SetPurse(p)
+	r.SetMemory(p)
 	lines := []byte(strings.Repeat("NOP\n", 64<<10))
 	go func() {
 		_, _ = feed.Write(lines) // much at once
@@ -483,7 +483,7 @@ func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if paid := purse - p.left; paid != maxRead-freeRead {
+	if paid := memory - p.left; paid != maxRead-freeRead {
 		t.Errorf("%d bytes are paid for the largest buffer", paid)
 	}
 	for range 200 {
@@ -491,14 +491,14 @@ func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p.left != purse {
-		t.Errorf("%d bytes are still paid for a small buffer", purse-p.left)
+	if p.left != memory {
+		t.Errorf("%d bytes are still paid for a small buffer", memory-p.left)
 	}
 }
 
 // An MPUB over the memory budget is skipped to its end, wherever the budget is exhausted.
 func TestReaderSkipsMPUBOverBudget(t *testing.T) {
-	const purse = 70 << 10 // enough for one step of a body, not for two
+	const memory = 70 << 10 // enough for one step of a body, not for two
 	for size := 1; size < 20; size++ {
 		for _, count := range []int{3, 20 << 10} {
 			body := binary.BigEndian.AppendUint32(nil, uint32(count))
@@ -507,9 +507,9 @@ func TestReaderSkipsMPUBOverBudget(t *testing.T) {
 			}
 			in := append(append([]byte("MPUB t\n\x00\x00\x00\x01"), body...), "NOP\n"...)
 			for name, src := range map[string]io.Reader{"whole": bytes.NewReader(in), "halves": iotest.HalfReader(bytes.NewReader(in)), "bytes": iotest.OneByteReader(bytes.NewReader(in))} {
-				p := &tightPurse{left: purse, t: t}
+				p := &tightMemory{left: memory, t: t}
 				r := NewReader(src, new(Buffers))
-				r.SetPurse(p)
+				r.SetMemory(p)
 				var c Command
 				if err := r.Next(&c); err != nil {
 					t.Fatal(err)
@@ -529,8 +529,8 @@ func TestReaderSkipsMPUBOverBudget(t *testing.T) {
 					t.Fatalf("%s, after %d messages of %d bytes: %v, %v", name, count, size, c.Verb, err)
 				}
 				r.Release()
-				if p.left != purse {
-					t.Errorf("%s: %d bytes in the purse, want %d", name, p.left, purse)
+				if p.left != memory {
+					t.Errorf("%s: %d bytes of memory left, want %d", name, p.left, memory)
 				}
 			}
 		}

@@ -22,9 +22,9 @@ const (
 // for the longest command line.
 const freeRead = MaxLine
 
-// Purse is charged for the memory of a Reader, before it is allocated and until it is released.
+// Memory is charged for the memory of a Reader, before it is allocated and until it is released.
 // The Reader's goroutine calls its methods.
-type Purse interface {
+type Memory interface {
 	// Take reserves n bytes. It may wait, and returns an error if there is no memory.
 	Take(n int) error
 	// Try reserves n bytes if they are available.
@@ -32,12 +32,12 @@ type Purse interface {
 	Give(n int)
 }
 
-// openPurse is a Purse without a limit.
-type openPurse struct{}
+// unlimitedMemory is a Memory without a limit.
+type unlimitedMemory struct{}
 
-func (openPurse) Take(int) error { return nil }
-func (openPurse) Try(int) bool   { return true }
-func (openPurse) Give(int)       {}
+func (unlimitedMemory) Take(int) error { return nil }
+func (unlimitedMemory) Try(int) bool   { return true }
+func (unlimitedMemory) Give(int)       {}
 
 // Errors of a Reader, in addition to those of its source.
 var (
@@ -55,7 +55,7 @@ var (
 type Reader struct {
 	src     io.Reader
 	buffers *Buffers
-	purse   Purse
+	memory  Memory
 	bufp    *[]byte // backs buf; nil before the first read
 	buf     []byte
 	r, w    int // buf[r:w] has been read and not consumed
@@ -68,11 +68,11 @@ type Reader struct {
 
 // NewReader returns a Reader of src that uses pooled buffers.
 func NewReader(src io.Reader, buffers *Buffers) *Reader {
-	return &Reader{src: src, buffers: buffers, purse: openPurse{}, want: minRead}
+	return &Reader{src: src, buffers: buffers, memory: unlimitedMemory{}, want: minRead}
 }
 
-// SetPurse makes the Reader charge p for its memory. It must be called before the first read.
-func (r *Reader) SetPurse(p Purse) { r.purse = p }
+// SetMemory makes the Reader charge p for its memory. It must be called before the first read.
+func (r *Reader) SetMemory(p Memory) { r.memory = p }
 
 // SetRawIDs makes the Reader parse the id in FIN, REQ and TOUCH by its length, for connections
 // with binary ids, which may contain a space or a line end. Otherwise ids are text, and a short id
@@ -97,7 +97,7 @@ func (r *Reader) TakeBuffered() []byte {
 func (r *Reader) Release() {
 	r.releaseBody()
 	r.buffers.Put(r.bufp)
-	r.purse.Give(charged(len(r.buf)))
+	r.memory.Give(charged(len(r.buf)))
 	r.bufp, r.buf, r.r, r.w = nil, nil, 0, 0
 }
 
@@ -215,8 +215,8 @@ func (r *Reader) ReadSize() (int32, error) {
 }
 
 // ReadBody reads a body of n bytes; n must be within the caller's limits. The slice is valid until
-// the next call of Next. One body can be read per command. If the Purse refuses the memory, the
-// body is skipped and the Purse's error returned: the next command can be read.
+// the next call of Next. One body can be read per command. If the Memory refuses the memory, the
+// body is skipped and the Memory's error returned: the next command can be read.
 func (r *Reader) ReadBody(n int) ([]byte, error) {
 	if n > len(r.buf) && n > r.Buffered() {
 		return r.readLong(n)
@@ -262,9 +262,9 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 	return body, nil
 }
 
-// lend gets a buffer for a body after the Purse has reserved its memory.
+// lend gets a buffer for a body after the Memory has reserved its memory.
 func (r *Reader) lend(n int) (*[]byte, error) {
-	if err := r.purse.Take(BufferCap(n)); err != nil {
+	if err := r.memory.Take(BufferCap(n)); err != nil {
 		return nil, err
 	}
 	return r.buffers.Get(n), nil
@@ -274,7 +274,7 @@ func (r *Reader) releaseBody() {
 	if r.body == nil {
 		return
 	}
-	r.purse.Give(cap(*r.body))
+	r.memory.Give(cap(*r.body))
 	r.buffers.Put(r.body)
 	r.body = nil
 }
@@ -324,7 +324,7 @@ func (r *Reader) fit(n int) {
 		r.w = copy(fresh, r.buf[r.r:r.w])
 		r.r = 0
 		r.buffers.Put(r.bufp)
-		r.purse.Give(max(charged(len(r.buf))-charged(len(fresh)), 0))
+		r.memory.Give(max(charged(len(r.buf))-charged(len(fresh)), 0))
 		r.bufp, r.buf = next, fresh
 		r.want = len(fresh)
 		return
@@ -345,7 +345,7 @@ func charged(size int) int { return max(size-freeRead, 0) }
 // pay reserves the additional memory of a larger buffer of at least size bytes.
 func (r *Reader) pay(size int) bool {
 	more := charged(BufferCap(size)) - charged(len(r.buf))
-	return more <= 0 || r.purse.Try(more)
+	return more <= 0 || r.memory.Try(more)
 }
 
 // quietReads is the number of consecutive small reads after which a large buffer shrinks.

@@ -102,13 +102,13 @@ func (s *session) respond(cmd *nsq.Command) error {
 		return &nsq.Error{Code: code, Ends: true} // the client looks up the leader
 	}
 	if s.form.Binary {
-		return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, id, err)
+		return nsq.Errorf(answerCode(cmd.Verb), "%s %s failed %v", cmd.Verb, id, err)
 	}
-	return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
+	return nsq.Errorf(answerCode(cmd.Verb), "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
 }
 
-// settleCode returns the code for a FIN, REQ or TOUCH that failed.
-func settleCode(verb nsq.Verb) failure.Wire {
+// answerCode returns the code for a FIN, REQ or TOUCH that failed.
+func answerCode(verb nsq.Verb) failure.Wire {
 	switch verb {
 	case nsq.Req:
 		return failure.ReqFailed
@@ -224,7 +224,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(failure.BadBody, "IDENTIFY ext_filter: %v", err)
 	}
 	s.settings = settings
-	s.conn.setPatience(2*settings.Heartbeat, time.Now())
+	s.conn.setIdleTimeout(2*settings.Heartbeat, time.Now())
 	s.describe(func(about *stats.Client) { introduce(about, &id) })
 	apply := func() { s.writer.apply(&settings) }
 	if !id.FeatureNegotiation {

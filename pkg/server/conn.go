@@ -17,7 +17,7 @@ import (
 var errStopped = errors.New("connection closed by server")
 
 // meteredConn is a connection's socket. It counts bytes, and closes the connection when no command
-// has arrived for the patience. It does not set a timer for each command: if a deadline passes
+// has arrived for the idleTimeout. It does not set a timer for each command: if a deadline passes
 // although commands have arrived since, it sets the deadline again.
 //
 // The reader uses Read and its fields. Any goroutine may call stop.
@@ -26,16 +26,16 @@ type meteredConn struct {
 	counters *counters
 	ahead    []byte // read before the socket
 
-	patience time.Duration   // 0: no limit
-	since    time.Time       // when the patience began
-	alive    bool            // a command arrived since the last Read
-	idle     func()          // called before waiting for the socket
-	armed    time.Time       // the socket's deadline
-	body     arriving        // the body that is being read
-	raw      syscall.RawConn // of the socket; nil: there is none
-	turns    *limit.Turns
-	taken    bool   // the reader has a turn, for what is read
-	executed func() // ends the burst of the last read; nil: there was none
+	idleTimeout time.Duration   // 0: no limit
+	since       time.Time       // when the idleTimeout began
+	alive       bool            // a command arrived since the last Read
+	idle        func()          // called before waiting for the socket
+	armed       time.Time       // the socket's deadline
+	body        arriving        // the body that is being read
+	raw         syscall.RawConn // of the socket; nil: there is none
+	turns       *limit.Turns
+	taken       bool   // the reader has a turn, for what is read
+	executed    func() // ends the burst of the last read; nil: there was none
 
 	stopped  atomic.Bool
 	retiring atomic.Pointer[time.Time] // the time after which nothing is read any more: see retire; nil: none
@@ -85,7 +85,7 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 			return 0, errStopped
 		}
 		now := time.Now()
-		if c.patience > 0 && now.Sub(c.since) >= c.patience || c.body.late(now) {
+		if c.idleTimeout > 0 && now.Sub(c.since) >= c.idleTimeout || c.body.late(now) {
 			return 0, err
 		}
 		c.armed = time.Time{} // it passed too early: try again
@@ -145,8 +145,8 @@ func (c *meteredConn) arm() error {
 		c.since, c.alive = time.Now(), false
 	}
 	due := time.Time{}
-	if c.patience > 0 {
-		due = c.since.Add(c.patience)
+	if c.idleTimeout > 0 {
+		due = c.since.Add(c.idleTimeout)
 	}
 	if look := c.body.look; !look.IsZero() && (due.IsZero() || look.Before(due)) {
 		due = look
@@ -228,9 +228,9 @@ func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits) (nsq.MPUB, error
 	return r.ReadMPUB(l)
 }
 
-// setPatience changes how long the client may be silent, from now on.
-func (c *meteredConn) setPatience(d time.Duration, now time.Time) {
-	c.patience, c.since, c.armed = d, now, time.Time{}
+// setIdleTimeout changes how long the client may be silent, from now on.
+func (c *meteredConn) setIdleTimeout(d time.Duration, now time.Time) {
+	c.idleTimeout, c.since, c.armed = d, now, time.Time{}
 }
 
 // quietTime is the default of quiet. Tests use other values.

@@ -17,25 +17,25 @@ const (
 	deflateCost    = 1 << 20
 )
 
-// purse pays for the memory of one connection's reader from the node's budget. It is an nsq.Purse.
+// bodyMemory pays for the memory of one connection's reader from the node's budget. It is an nsq.Memory.
 // The reader's goroutine uses it.
-type purse struct {
+type bodyMemory struct {
 	ctx   context.Context // of the connection: waiting for memory ends with it
 	share limit.Share
 }
 
-func newPurse(ctx context.Context, m *limit.Memory) *purse {
-	return &purse{ctx: ctx, share: m.Share(limit.Bodies)}
+func newBodyMemory(ctx context.Context, m *limit.Memory) *bodyMemory {
+	return &bodyMemory{ctx: ctx, share: m.Share(limit.Bodies)}
 }
 
-// Take implements nsq.Purse.
-func (p *purse) Take(n int) error { return p.share.Reserve(p.ctx, n) }
+// Take implements nsq.Memory.
+func (p *bodyMemory) Take(n int) error { return p.share.Reserve(p.ctx, n) }
 
-// Try implements nsq.Purse.
-func (p *purse) Try(n int) bool { return p.share.Try(n) }
+// Try implements nsq.Memory.
+func (p *bodyMemory) Try(n int) bool { return p.share.Try(n) }
 
-// Give implements nsq.Purse.
-func (p *purse) Give(n int) { p.share.Give(n) }
+// Give implements nsq.Memory.
+func (p *bodyMemory) Give(n int) { p.share.Give(n) }
 
 // freeOutput is how much of a connection's output buffer is not charged. smallOutput is the size up
 // to which the buffer grows even without free memory: a client that reads messages of ordinary size

@@ -29,7 +29,7 @@ type publisher struct {
 	reader   *nsq.Reader
 	rights   *rights
 	messages []topic.Message // of the publish in progress
-	memory   *purse
+	memory   *bodyMemory
 	listed   int            // bytes of memory that are charged for messages
 	last     *producedTopic // the topic of the last publish
 	// subscribed means that the connection is subscribed as well: its reader has to read the
@@ -39,7 +39,7 @@ type publisher struct {
 	appends    func()       // appends the last published messages; nil: another goroutine does
 }
 
-func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publisher {
+func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *bodyMemory) *publisher {
 	p := &publisher{link: l, reader: reader, rights: r, memory: memory}
 	p.inline = func(appendHere func()) { p.appends = appendHere }
 	return p

@@ -21,16 +21,16 @@ var ErrClosed = errors.New("server is shutting down")
 
 // Server serves NSQ clients. Its methods are safe for concurrent use.
 type Server struct {
-	opts       Options
-	limits     nsq.Limits
-	broker     Broker
-	log        *slog.Logger
-	buffers    nsq.Buffers
-	answers    *sync.Pool
-	counters   counters
-	complaints complaint.Book // complaints about clients
-	running    sync.WaitGroup // sessions
-	patience   time.Duration  // abortPatience
+	opts         Options
+	limits       nsq.Limits
+	broker       Broker
+	log          *slog.Logger
+	buffers      nsq.Buffers
+	answers      *sync.Pool
+	counters     counters
+	complaints   complaint.Book // complaints about clients
+	running      sync.WaitGroup // sessions
+	abortTimeout time.Duration  // defaultAbortTimeout
 
 	mu        sync.Mutex // guards the following
 	closed    bool
@@ -45,7 +45,7 @@ func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(), patience: abortPatience,
+		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(), abortTimeout: defaultAbortTimeout,
 		listeners: make(map[net.Listener]struct{}), sessions: make(map[*session]struct{}),
 	}, nil
 }
@@ -199,13 +199,13 @@ func (s *Server) openSessions() []*session {
 	return all
 }
 
-// abortPatience limits how long Shutdown waits for connections that it has aborted.
-const abortPatience = 5 * time.Second
+// defaultAbortTimeout limits how long Shutdown waits for connections that it has aborted.
+const defaultAbortTimeout = 5 * time.Second
 
 // Shutdown stops accepting, executes the commands that clients have sent, writes the answers that
 // they are owed, returns messages that are in flight, and closes the connections. If ctx ends
 // first, it closes the remaining connections at once and returns ctx's cause. It returns when
-// everything has stopped, or abortPatience after ctx ended.
+// everything has stopped, or defaultAbortTimeout after ctx ended.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -235,7 +235,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-still:
-	case <-time.After(s.patience):
+	case <-time.After(s.abortTimeout):
 		// A reader may append and sync itself: a disk that hangs blocks it.
 		return fmt.Errorf("%d connections did not close, probably waiting for the disk: %w", len(s.openSessions()), context.Cause(ctx))
 	}

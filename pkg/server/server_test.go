@@ -501,7 +501,7 @@ func TestShutdownIsBounded(t *testing.T) {
 // A reader that appends itself waits for the disk, and cannot be interrupted.
 func TestShutdownDoesNotWaitForStalledDisk(t *testing.T) {
 	h := newHarness(t, Options{CloseTimeout: time.Hour})
-	h.Server.patience = time.Millisecond
+	h.Server.abortTimeout = time.Millisecond
 	h.broker.hang = make(chan struct{})
 	arrived := make(chan struct{}, 1)
 	h.broker.onPublish = func() { arrived <- struct{}{} }

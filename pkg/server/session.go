@@ -28,7 +28,7 @@ type session struct {
 	writer    *writer
 	reader    *nsq.Reader
 	publisher *publisher
-	memory    *purse      // for the reader: bodies and their messages
+	memory    *bodyMemory // for the reader: bodies and their messages
 	standing  limit.Share // what the connection holds for its whole life
 	rights    *rights
 	stream    io.ReadWriter // the socket, or TLS or compression around it
@@ -52,8 +52,8 @@ func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.
 	}
 	s.reader = nsq.NewReader(l.conn, &srv.buffers)
 	s.rights = &rights{link: l}
-	s.memory = newPurse(ctx, srv.opts.Memory)
-	s.reader.SetPurse(s.memory)
+	s.memory = newBodyMemory(ctx, srv.opts.Memory)
+	s.reader.SetMemory(s.memory)
 	s.publisher = newPublisher(l, s.reader, s.rights, s.memory)
 	s.writer = newWriter(l, &s.settings)
 	l.direct = newDirect(s.writer)
@@ -67,7 +67,7 @@ func (s *session) run(ctx context.Context) {
 	defer s.standing.Close()
 	defer s.memory.share.Close()
 	defer s.reader.Release()
-	s.conn.setPatience(magicTimeout, time.Now())
+	s.conn.setIdleTimeout(magicTimeout, time.Now())
 	known, err := s.reader.ReadMagic()
 	if err != nil {
 		s.record(endingOf(err), err)
@@ -77,7 +77,7 @@ func (s *session) run(ctx context.Context) {
 	}
 	go s.writer.run(ctx)
 	if known {
-		s.conn.setPatience(2*s.settings.Heartbeat, time.Now())
+		s.conn.setIdleTimeout(2*s.settings.Heartbeat, time.Now())
 		err = s.serve(ctx)
 	} else {
 		err = &nsq.Error{Code: failure.BadProtocol}

@@ -116,5 +116,5 @@ func (s *session) replace(from io.Reader, to io.Writer, flush func() error) {
 	}
 	s.reader.Replace(from)
 	s.writer.out, s.writer.flush = to, flush
-	s.conn.setPatience(2*s.settings.Heartbeat, time.Now())
+	s.conn.setIdleTimeout(2*s.settings.Heartbeat, time.Now())
 }

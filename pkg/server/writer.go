@@ -16,8 +16,8 @@ import (
 var (
 	// errFull makes Take stop: the buffer has to be written first.
 	errFull = errors.New("output buffer full")
-	// errPoor makes Take stop: there is no memory for the next message.
-	errPoor = errors.New("no memory budget for the next message")
+	// errNoMemory makes Take stop: there is no memory for the next message.
+	errNoMemory = errors.New("no memory budget for the next message")
 	// errNotDeliverable ends a connection for which messages were taken that this node may not
 	// deliver any more, or not certainly.
 	errNotDeliverable = errors.New("leadership lost before taken messages were sent")
@@ -27,8 +27,8 @@ const (
 	answerBatch     = 64 // answers taken from the queue at once
 	maxTake         = 256
 	firstAverage    = 256 // bytes of a message before any was seen
-	minWritePatient = 10 * time.Second
-	maxWritePatient = time.Minute
+	minWriteTimeout = 10 * time.Second
+	maxWriteTimeout = time.Minute
 )
 
 // writer writes a connection's frames. Its fields belong to its goroutine. The reader may change
@@ -174,7 +174,7 @@ func (w *writer) turn(ctx context.Context) (busy, over bool, err error) {
 // untilBeat returns how long the writer may sleep.
 func (w *writer) untilBeat(now time.Time) time.Duration {
 	if w.interval == 0 {
-		return maxWritePatient // any duration will do: there is nothing to do then
+		return maxWriteTimeout // any duration will do: there is nothing to do then
 	}
 	return max(w.next.Sub(now), 0)
 }
@@ -274,7 +274,7 @@ func (w *writer) deliver(now time.Time) int {
 	if got := int(w.emitted - seen); got > 0 {
 		w.average = max((3*w.average+(len(w.buf)-before)/got)/4, 1)
 	}
-	if err != nil && !errors.Is(err, errFull) && !errors.Is(err, errPoor) {
+	if err != nil && !errors.Is(err, errFull) && !errors.Is(err, errNoMemory) {
 		w.dry = true
 		w.link.stop(EndBroker, err)
 	}
@@ -292,7 +292,7 @@ func (w *writer) emit(d *topic.Delivery) error {
 	}
 	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
 		if !w.grow(need) {
-			return errPoor
+			return errNoMemory
 		}
 	}
 	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
@@ -303,7 +303,7 @@ func (w *writer) emit(d *topic.Delivery) error {
 // emitExtended is emit for a consumer that knows the extensions.
 func (w *writer) emitExtended(form nsq.Form, d *topic.Delivery) error {
 	if need := len(w.buf) + form.Overhead(len(d.Header)) + len(d.Body); need > cap(w.buf) && !w.grow(need) {
-		return errPoor
+		return errNoMemory
 	}
 	w.buf = form.AppendExtended(w.buf, &nsq.Extended{
 		Traced:    nsq.Traced{ID: w.link.ids.ID(d.ID), TraceID: d.TraceID, Position: d.Position, RawSize: int64(d.RawSize)},
@@ -374,15 +374,15 @@ func (w *writer) send() error {
 
 // write writes data to the stream, within the time that a client may take.
 func (w *writer) write(data []byte) error {
-	patience := maxWritePatient
+	timeout := maxWriteTimeout
 	if w.interval > 0 {
-		patience = min(max(w.interval, minWritePatient), maxWritePatient)
+		timeout = min(max(w.interval, minWriteTimeout), maxWriteTimeout)
 	}
-	// The deadline is set between one and one and a half times the patience ahead, so that it need
+	// The deadline is set between one and one and a half times the timeout ahead, so that it need
 	// not be set for each write.
 	now := time.Now()
-	if w.deadline.Before(now.Add(patience)) {
-		w.deadline = now.Add(patience + patience/2)
+	if w.deadline.Before(now.Add(timeout)) {
+		w.deadline = now.Add(timeout + timeout/2)
 		if err := w.link.conn.SetWriteDeadline(w.deadline); err != nil {
 			return err
 		}
