@@ -250,5 +250,5 @@ func (s *subscription) leave() error {
 
 // passing reports whether a failed request may succeed on another node, or soon.
 func passing(err error) bool {
-	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
+	return api.CodeOf(err).Retryable() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -372,5 +372,5 @@ func (r *run) once(ctx context.Context, f func(context.Context) error) error {
 // unanswered reports whether an error will pass once the cluster has recovered from the loss
 // of a node.
 func unanswered(err error) bool {
-	return api.CodeOf(err).Passes() || errors.Is(err, context.DeadlineExceeded)
+	return api.CodeOf(err).Retryable() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -95,7 +95,7 @@ func judgeServer(e *ServerError) verdict {
 		return verdict{refused: true, again: true}
 	}
 	code, f := failure.Read(e.Code, e.Text)
-	return verdict{refused: f == fate.Refused, again: code.Passes()}
+	return verdict{refused: f == fate.Refused, again: code.Retryable()}
 }
 
 // tooMuchWaiting is the code with which other brokers with the extensions refuse publishes.

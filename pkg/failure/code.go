@@ -53,7 +53,7 @@ const (
 var codes = map[Code]struct {
 	status int
 	exit   int
-	passes bool
+	retryable bool
 }{
 	Invalid:         {http.StatusBadRequest, ExitUsage, false},
 	NotFound:        {http.StatusNotFound, ExitNotFound, false},
@@ -96,6 +96,6 @@ func (c Code) Exit() int {
 	return ExitFailed
 }
 
-// Passes reports whether the same request may succeed later, or at another node. After Uncertain it
+// Retryable reports whether the same request may succeed later, or at another node. After Uncertain it
 // may have been carried out already.
-func (c Code) Passes() bool { return codes[c].passes }
+func (c Code) Retryable() bool { return codes[c].retryable }

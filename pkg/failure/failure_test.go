@@ -206,7 +206,7 @@ func TestFailedPublishKeepsItsFate(t *testing.T) {
 		if became != fate.Of(err) {
 			t.Errorf("%v: %v, want %v", err, became, fate.Of(err))
 		}
-		if want := map[fate.Fate]int{fate.Refused: failure.ExitRefused, fate.Uncertain: failure.ExitUnavailable}[became]; code.Exit() != want || !code.Passes() {
+		if want := map[fate.Fate]int{fate.Refused: failure.ExitRefused, fate.Uncertain: failure.ExitUnavailable}[became]; code.Exit() != want || !code.Retryable() {
 			t.Errorf("%v: exit code %d of %s, want %d", err, code.Exit(), code, want)
 		}
 	}
