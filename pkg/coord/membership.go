@@ -40,18 +40,18 @@ const joinMargin = 2
 // requested change. It only decides, and calls no other component. The term's lock guards it,
 // except for the list of followers, which is replaced and never changed.
 type membership struct {
-	self     meta.NodeID
-	lag      time.Duration
-	start    seq.Offset // of the term
-	before   seq.Epoch  // of the last batch before the term
-	view     View
-	spoiled  bool      // a part of the log cannot be read: followers that lag because of that are not removed
-	alone    time.Time // when an unverified term that has found no other replica may continue alone; zero: it is verified
-	tracker  *isr.Tracker
-	proposal proposal
-	awaited  awaited
-	idle     bool // the last Tick found nothing to do, and nothing has happened since
-	list     atomic.Pointer[[]*followerState]
+	self       meta.NodeID
+	lag        time.Duration
+	start      seq.Offset // of the term
+	before     seq.Epoch  // of the last batch before the term
+	view       View
+	logDamaged bool      // a part of the log cannot be read: followers that lag because of that are not removed
+	alone      time.Time // when an unverified term that has found no other replica may continue alone; zero: it is verified
+	tracker    *isr.Tracker
+	proposal   proposal
+	awaited    awaited
+	idle       bool // the last Tick found nothing to do, and nothing has happened since
+	list       atomic.Pointer[[]*followerState]
 }
 
 // proposal is a requested change of the in-sync set that the metadata has not passed. Until then
@@ -197,7 +197,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 		r := isr.Replica{
 			Node: f.node, Gone: f.down || f.refused, Suspect: f.said.Suspect, Slow: f.drag.slow, Full: f.said.Full, CaughtUp: f.caughtUp,
 		}
-		if m.spoiled {
+		if m.logDamaged {
 			r.CaughtUp, r.Slow = now, false
 		}
 		if waits && m.mayHoldMore(f.said) {

@@ -34,9 +34,9 @@ type ReplicaOptions struct {
 	Peers Peers
 	// Failed is called when the log fails: at least once, and without waiting.
 	Failed func(error)
-	// Spoiled, if set, is called each time damage of the log is found, and with nil when
+	// DamageFound, if set, is called each time damage of the log is found, and with nil when
 	// Refusing becomes true. It must not block.
-	Spoiled func(error)
+	DamageFound func(error)
 	// ProposeISR requests a change of the in-sync set. It must not block; the outcome is passed to
 	// ISRProposed. nil: the set does not change.
 	ProposeISR func(*Term, ISRChange)
@@ -100,24 +100,24 @@ func OpenReplica(o ReplicaOptions) (*Replica, error) {
 func (r *Replica) failed(err error) {
 	switch {
 	case errors.Is(err, replication.ErrLonger):
-		if !r.refusing.Swap(true) && r.o.Spoiled != nil {
-			r.o.Spoiled(nil)
+		if !r.refusing.Swap(true) && r.o.DamageFound != nil {
+			r.o.DamageFound(nil)
 		}
 	case fate.Of(err) == fate.Corrupt:
-		r.Spoil(err)
+		r.MarkDamaged(err)
 	case r.o.Failed != nil:
 		go r.o.Failed(err)
 	}
 }
 
-// Spoil records that part of the log cannot be read: see Damaged.
-func (r *Replica) Spoil(err error) {
+// MarkDamaged records that part of the log cannot be read: see Damaged.
+func (r *Replica) MarkDamaged(err error) {
 	r.damaged.Store(true)
 	if t := r.term.Load(); t != nil {
-		spoil(t)
+		markDamaged(t)
 	}
-	if r.o.Spoiled != nil {
-		r.o.Spoiled(err)
+	if r.o.DamageFound != nil {
+		r.o.DamageFound(err)
 	}
 }
 
@@ -167,7 +167,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	r.follower.Yield(v.Epoch)
 	r.refusing.Store(false)
 	t, err := lead(termOptions{
-		ReplicaOptions: r.o, Log: r.log, View: v, Ages: r.ages, Committed: committed, Unreadable: r.Spoil,
+		ReplicaOptions: r.o, Log: r.log, View: v, Ages: r.ages, Committed: committed, Unreadable: r.MarkDamaged,
 		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()),
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	}
 	r.term.Store(t)
 	if r.Damaged() {
-		spoil(t)
+		markDamaged(t)
 	}
 	return nil
 }

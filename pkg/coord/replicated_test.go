@@ -456,7 +456,7 @@ func TestFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 		}
 		n := c.nodes["c"]
 		n.replica.Log().ReleaseTail()
-		spoil(t, n.disk.(*vfs.Mem), "some text")
+		markDamaged(t, n.disk.(*vfs.Mem), "some text")
 		asked := 0
 		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) {
 			asked++
@@ -493,8 +493,8 @@ func TestFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 	})
 }
 
-// spoil changes a byte of a text in the files of a replica.
-func spoil(t *testing.T, fs *vfs.Mem, text string) {
+// markDamaged changes a byte of a text in the files of a replica.
+func markDamaged(t *testing.T, fs *vfs.Mem, text string) {
 	t.Helper()
 	names, err := fs.ReadDir("p")
 	if err != nil {

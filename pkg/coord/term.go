@@ -360,10 +360,10 @@ func (t *Term) supersede(epoch seq.Epoch) {
 	}
 }
 
-// spoil records that a part of the log cannot be read. Followers that cannot be served because of
+// markDamaged records that a part of the log cannot be read. Followers that cannot be served because of
 // that stay in the in-sync set: they hold what this log has lost, and one of them should lead.
-func spoil(t *Term) {
+func markDamaged(t *Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.members.spoiled = true
+	t.members.logDamaged = true
 }

@@ -330,8 +330,8 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 // foundDamage handles a damaged range that a consumer met. If other replicas are in sync, nothing
 // is delivered until one of them leads.
 func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionError) {
-	hp.Replica.Spoil(err)
-	hp.spoil()
+	hp.Replica.MarkDamaged(err)
+	hp.markDamaged()
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
 	} else {
@@ -345,9 +345,9 @@ func (q *Quarantine) waits(h *Topic, hp *Held, err *commitlog.CorruptionError) b
 	return q.elsewhere(h, hp.index) || q.repairer.waits(h, hp, err)
 }
 
-// spoil records that a part of a replica cannot be read, and reports whether that is new. A suspect
+// markDamaged records that a part of a replica cannot be read, and reports whether that is new. A suspect
 // replica becomes a damaged one.
-func (hp *Held) spoil() (first bool) {
+func (hp *Held) markDamaged() (first bool) {
 	return hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.state.CompareAndSwap(int32(suspected), int32(damaged))
 }
 
@@ -363,7 +363,7 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if !hp.Replica.Damaged() {
 		return
 	}
-	first := hp.spoil()
+	first := hp.markDamaged()
 	if first {
 		q.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
 	}

@@ -239,7 +239,7 @@ func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair
 		case err == nil:
 			continue
 		case ok:
-			m.spoil(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
+			m.markDamaged(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
 			if hp.sought.Want(repair.Extent{From: wider.From, Next: wider.Next}) {
 				continue // the next request asks for all of it
 			}
@@ -253,10 +253,10 @@ func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair
 	}
 }
 
-// spoil marks a range of a replica as damaged.
-func (m *repairer) spoil(hp *Held, d commitlog.Damage) {
-	hp.Replica.Spoil(&commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
-	hp.spoil()
+// markDamaged marks a range of a replica as damaged.
+func (m *repairer) markDamaged(hp *Held, d commitlog.Damage) {
+	hp.Replica.MarkDamaged(&commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
+	hp.markDamaged()
 }
 
 // begin begins a new epoch in the metadata, in which this replica leads with the ranges in its log.
@@ -312,7 +312,7 @@ func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
 	}
 	h.hold(hp.index, fresh)
 	for _, d := range m.damage.In(hp.dir) {
-		m.spoil(fresh, d)
+		m.markDamaged(fresh, d)
 	}
 	return nil
 }

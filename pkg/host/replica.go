@@ -83,9 +83,9 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 				rs.stalls.Begin(k, since, "usually the last follower to acknowledge; check its network and disk")
 			}
 		},
-		Spoiled: func(err error) {
+		DamageFound: func(err error) {
 			if hp := h.Held(i); hp != nil {
-				rs.damage.ReportSpoiled(t.Name, i, err)
+				rs.damage.ReportUnreadable(t.Name, i, err)
 				if err == nil {
 					rs.reportRefusing(h, hp)
 				}

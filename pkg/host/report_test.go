@@ -38,7 +38,7 @@ func TestTruncatedReplicaMayBeDamaged(t *testing.T) {
 	for was, first := range map[condition]bool{intact: true, suspected: true, damaged: false, missing: false} {
 		hp := &Held{}
 		hp.state.Store(int32(was))
-		if got := hp.spoil(); got != first || first && condition(hp.state.Load()) != damaged {
+		if got := hp.markDamaged(); got != first || first && condition(hp.state.Load()) != damaged {
 			t.Errorf("from %d: first %t, now %d", was, got, hp.state.Load())
 		}
 	}

@@ -67,7 +67,7 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 		}
 		some, err := peek(ctx, lp, r, h.Numbering())
 		if fate.Of(err) == fate.Corrupt {
-			lp.Replica.Spoil(err) // logs the location
+			lp.Replica.MarkDamaged(err) // logs the location
 		}
 		if err != nil {
 			return nil, err

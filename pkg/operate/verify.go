@@ -52,7 +52,7 @@ var askDigest = question[copyArgs, string]{"digest", func(o *Node, ctx context.C
 	}
 	sum, err := DigestOf(ctx, hp.Replica.Log(), a.From, a.End)
 	if fate.Of(err) == fate.Corrupt {
-		hp.Replica.Spoil(err)
+		hp.Replica.MarkDamaged(err)
 	}
 	return sum, err
 }}

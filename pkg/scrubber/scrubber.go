@@ -85,8 +85,8 @@ func (s *Scrubber) nextTurn() (turn uint64) {
 // Replica is a copy of a partition's log.
 type Replica interface {
 	Log() *commitlog.Log
-	// Spoil is called with the error of a read that failed.
-	Spoil(error)
+	// MarkDamaged is called with the error of a read that failed.
+	MarkDamaged(error)
 }
 
 // Options configure a Scrubber.
@@ -239,7 +239,7 @@ func (s *Scrubber) check(n int) (read int, done bool, err error) {
 		step, done, err = s.checker.Step(n-read, nil)
 		read += max(step, 1)
 		if fate.Of(err) == fate.Corrupt {
-			s.replica.Spoil(err)
+			s.replica.MarkDamaged(err)
 			err = nil
 		}
 	}

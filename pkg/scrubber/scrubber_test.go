@@ -21,14 +21,14 @@ func (s shelf) stored(f func(string, Replica)) {
 	}
 }
 
-// copied is a replica that counts the calls of Spoil.
+// copied is a replica that counts the calls of MarkDamaged.
 type copied struct {
 	log     *commitlog.Log
 	spoiled int
 }
 
 func (c *copied) Log() *commitlog.Log { return c.log }
-func (c *copied) Spoil(error)         { c.spoiled++ }
+func (c *copied) MarkDamaged(error)         { c.spoiled++ }
 
 func open(t *testing.T, fs vfs.FS, dir string) *copied {
 	t.Helper()

@@ -67,7 +67,7 @@ func damageMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a damaged leader takes out followers that it cannot serve", file: "pkg/coord/membership.go",
-			old: "\t\tif m.spoiled {\n", with: "\t\tif false {\n",
+			old: "\t\tif m.logDamaged {\n", with: "\t\tif false {\n",
 			tests: []string{"./pkg/broker"}, run: "TestCorruptionBeforeComparisonEndsTerm",
 		},
 		{

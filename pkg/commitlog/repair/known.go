@@ -107,8 +107,8 @@ func (d *Known) Report(name string, partition int, err *commitlog.CorruptionErro
 	}
 }
 
-// ReportSpoiled records damage that a read on behalf of others than consumers met.
-func (d *Known) ReportSpoiled(name string, partition int, err error) {
+// ReportUnreadable records damage that a read on behalf of others than consumers met.
+func (d *Known) ReportUnreadable(name string, partition int, err error) {
 	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
 		d.Report(name, partition, found)
 	}

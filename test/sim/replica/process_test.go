@@ -67,7 +67,7 @@ func (w *world) start(n *node) {
 		FS: p.mount, Dir: dir, Self: n.id, Now: time.Now,
 		Log:    p.logOptions(),
 		Failed: p.failed,
-		Spoiled: func(error) {
+		DamageFound: func(error) {
 			if p.replica.Damaged() {
 				p.doubt.Store(holed)
 			}
