@@ -136,7 +136,7 @@ func verifyPositions(w io.Writer, dirs []string, output string) error {
 		switch {
 		case r.Unreadable:
 			v.State = "unreadable"
-		case r.Rotten:
+		case r.Corrupt:
 			v.State = "damaged"
 		case r.Damage != nil:
 			v.State = "torn"

@@ -105,7 +105,7 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		}
 	case 7:
 		if o, ok = pick(); ok {
-			s.GiveBack(o)
+			s.UndoTake(o)
 		}
 	case 8:
 		if o, ok = pick(); ok {

@@ -178,7 +178,7 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	if got := s.Take(moveTime, 1, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{1, 1}, {2, 1}}) {
 		t.Errorf("%v", got)
 	}
-	s.GiveBack(1)
+	s.UndoTake(1)
 	if !Advanced(s, 1) || !Advanced(s, 2) || Advanced(s, 3) {
 		t.Error("it is not known that they are advanced")
 	}

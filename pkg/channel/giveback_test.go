@@ -16,7 +16,7 @@ func TestReturnedMessagesKeepOrder(t *testing.T) {
 		taken := s.Take(now, 1, time.Minute, 3, 8, nil)
 		got = append(got, taken[0].Offset)
 		for _, d := range slices.Backward(taken[1:]) {
-			s.GiveBack(d.Offset)
+			s.UndoTake(d.Offset)
 		}
 	}
 	if want := []seq.Offset{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(got, want) {

@@ -148,7 +148,7 @@ func (l *lanes) answer() error {
 		l.note("give back %d", o)
 		delete(l.flying, o)
 		delete(l.stale, o)
-		l.s.GiveBack(o)
+		l.s.UndoTake(o)
 	case 2:
 		l.note("defer %d", o)
 		delete(l.flying, o)
@@ -492,7 +492,7 @@ func TestInFlightMessageDelaysItsKeyWhenOrderBegins(t *testing.T) {
 	keys := []string{"a", "b", "a", "c"}
 	s := New(0, false)
 	s.Take(now, 1, time.Hour, 3, 4, nil)
-	s.GiveBack(0) // 1 and 2 stay
+	s.UndoTake(0) // 1 and 2 stay
 	SetOrder(s, policy.ByKey)
 	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 || s.HasReady(now, 0) {
 		t.Errorf("before the keys are known: %v", got)

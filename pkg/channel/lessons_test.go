@@ -226,7 +226,7 @@ func TestSeekWhileTakenLosesNothing(t *testing.T) {
 		for _, d := range taken {
 			switch rng.IntN(3) {
 			case 0:
-				s.GiveBack(d.Offset)
+				s.UndoTake(d.Offset)
 			case 1:
 				s.Drop(d.Offset)
 			case 2:

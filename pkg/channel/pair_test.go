@@ -118,7 +118,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		p.m.publishDeferred(o, p.now.Add(delay))
 	case 4, 5:
 		p.note("give back %d", o)
-		p.s.GiveBack(o)
+		p.s.UndoTake(o)
 		if flying {
 			e.untake()
 			p.m.enqueueFirst(o)

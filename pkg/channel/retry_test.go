@@ -48,6 +48,6 @@ func TestMessageExpiresOnce(t *testing.T) {
 		if Advanced(s, 0) {
 			t.Error("advanced")
 		}
-		s.GiveBack(0)
+		s.UndoTake(0)
 	}
 }

@@ -101,7 +101,7 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	case "defer":
 		r.s.Defer(n, r.now, d)
 	case "giveback":
-		r.s.GiveBack(n)
+		r.s.UndoTake(n)
 	case "drop":
 		r.s.Drop(n)
 	case "advance":

@@ -261,10 +261,10 @@ func putOff(s *State, slot int32, now, due int64) {
 	s.t.far.add(Deferral{m.offset, due, time.Duration(due - now), m.attempts})
 }
 
-// GiveBack undoes Take for a message that was not sent: it is delivered again before all others and
+// UndoTake undoes Take for a message that was not sent: it is delivered again before all others and
 // the delivery does not count. Return several in reverse order, last taken first. An offset that is
 // not in flight is ignored.
-func (s *State) GiveBack(o seq.Offset) {
+func (s *State) UndoTake(o seq.Offset) {
 	slot, ok := s.flying(o)
 	if !ok {
 		return

@@ -181,7 +181,7 @@ func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe
 	fd.mu.Unlock()
 	if gone != nil {
 		seen := among(gone.Seen)
-		sub.Sources.Load().giveBack(func(id seq.MessageID) bool { return !seen(id) })
+		sub.Sources.Load().undoDeliveries(func(id seq.MessageID) bool { return !seen(id) })
 	}
 	fd.refuseAll()
 }
@@ -338,7 +338,7 @@ func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
 		}
 	}
 	if len(unseen) > 0 {
-		sub.Sources.Load().giveBack(among(unseen))
+		sub.Sources.Load().undoDeliveries(among(unseen))
 	}
 	fd.wake()
 	return refused

@@ -107,11 +107,11 @@ func (s *Sources) of(id seq.MessageID) (*topic.Consumer, *relay.Relay) {
 	return nil, nil
 }
 
-// giveBack undoes deliveries from local partitions of messages that reached no client, as reported
+// undoDeliveries undoes deliveries from local partitions of messages that reached no client, as reported
 // by unseen.
-func (s *Sources) giveBack(unseen func(seq.MessageID) bool) {
+func (s *Sources) undoDeliveries(unseen func(seq.MessageID) bool) {
 	for _, k := range s.local {
-		k.GiveBack(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
+		k.UndoDeliveries(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
 	}
 }
 

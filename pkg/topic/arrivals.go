@@ -27,10 +27,10 @@ type arrival struct {
 // arrivals notifies the channels of committed addressed messages, each of them exactly once: the
 // addressed channel gets the message and finishes the one that it replaces, and the others skip it.
 // Messages that the restored positions do not cover are read from the log, with those deferred
-// since. The partition's mutex guards it, except told.
+// since. The partition's mutex guards it, except notified.
 type arrivals struct {
-	told  atomic.Uint64 // channels were notified of everything below, and see nothing beyond
-	noted int64         // log position at which that was last stored; used by the caller of Committed
+	notified atomic.Uint64 // channels were notified of everything below, and see nothing beyond
+	noted    int64         // log position at which that was last stored; used by the caller of Committed
 
 	served  bool
 	settled bool        // all channels exist
@@ -39,10 +39,10 @@ type arrivals struct {
 	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before they are
 }
 
-// untold reports whether channels must still be notified of found messages: of addressed ones, or
+// unnotified reports whether channels must still be notified of found messages: of addressed ones, or
 // of any.
-func (a *arrivals) untold(addressed bool) bool {
-	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.told.Load() && (at.to != nil || !addressed) })
+func (a *arrivals) unnotified(addressed bool) bool {
+	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.notified.Load() && (at.to != nil || !addressed) })
 }
 
 // covered returns the offset up to which the channels' positions cover addressed messages.
@@ -50,24 +50,24 @@ func (a *arrivals) covered() seq.Offset {
 	if !a.settled || a.unsure.Load() {
 		return a.since
 	}
-	return seq.Offset(a.told.Load())
+	return seq.Offset(a.notified.Load())
 }
 
 // passed records that the channels were notified of a batch.
 func (a *arrivals) passed(b commitlog.Batch, dirty *marker) {
-	a.told.Store(uint64(b.End()))
+	a.notified.Store(uint64(b.End()))
 	if at := b.Position(); at-a.noted >= addressedWithin || at < a.noted {
 		a.noted = at
 		dirty.mark()
 	}
 }
 
-// handTo notifies a channel, which no other goroutine knows yet, of the found messages. It reports
+// notifyNew notifies a channel, which no other goroutine knows yet, of the found messages. It reports
 // whether ticks must be requested.
-func (a *arrivals) handTo(c *Channel) (arm bool) {
+func (a *arrivals) notifyNew(c *Channel) (arm bool) {
 	for i := range a.found {
-		if at := &a.found[i]; at.offset < seq.Offset(a.told.Load()) {
-			arm = at.tell(c, c.p.o.Now(), true) || arm
+		if at := &a.found[i]; at.offset < seq.Offset(a.notified.Load()) {
+			arm = at.notify(c, c.p.o.Now(), true) || arm
 		}
 	}
 	return arm
@@ -76,9 +76,9 @@ func (a *arrivals) handTo(c *Channel) (arm bool) {
 // complete records that all channels exist. It reports whether the positions now cover more than
 // before.
 func (a *arrivals) complete() bool {
-	more := !a.settled && a.since != seq.Offset(a.told.Load())
+	more := !a.settled && a.since != seq.Offset(a.notified.Load())
 	a.settled = true
-	if !a.untold(false) {
+	if !a.unnotified(false) {
 		a.found = nil
 	}
 	return more
@@ -95,8 +95,8 @@ func (a *arrivals) inherit(p *Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.found, a.served = found, true
-	a.told.Store(uint64(p.o.Log.CommittedEnd()))
-	a.unsure.Store(a.untold(true))
+	a.notified.Store(uint64(p.o.Log.CommittedEnd()))
+	a.unsure.Store(a.unnotified(true))
 }
 
 // inherited notifies the channels of found messages of an earlier term that are now committed.
@@ -107,16 +107,16 @@ func (a *arrivals) inherited(p *Partition) {
 		return // Serve handles it
 	}
 	var armed []*Channel
-	told, end := seq.Offset(a.told.Load()), p.o.Log.CommittedEnd()
+	notified, end := seq.Offset(a.notified.Load()), p.o.Log.CommittedEnd()
 	for i := range a.found {
-		if at := &a.found[i]; at.offset >= told && at.offset < end {
-			armed = at.tellAll(p, true, armed)
+		if at := &a.found[i]; at.offset >= notified && at.offset < end {
+			armed = at.notifyAll(p, true, armed)
 		}
 	}
-	a.told.Store(uint64(max(told, end)))
+	a.notified.Store(uint64(max(notified, end)))
 	was := a.unsure.Load()
-	a.unsure.Store(a.untold(true))
-	if a.settled && !a.untold(false) {
+	a.unsure.Store(a.unnotified(true))
+	if a.settled && !a.unnotified(false) {
 		a.found = nil
 	}
 	p.mu.Unlock()
@@ -136,9 +136,9 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	var armed []*Channel
 	p.mu.Lock()
 	for i := range found {
-		armed = found[i].tellAll(p, false, armed)
+		armed = found[i].notifyAll(p, false, armed)
 	}
-	a.told.Store(uint64(b.End()))
+	a.notified.Store(uint64(b.End()))
 	p.mu.Unlock()
 	p.dirty.mark()
 	p.stir()
@@ -147,20 +147,20 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	}
 }
 
-// tellAll notifies all channels of a partition, whose lock is held, and adds those that need ticks
+// notifyAll notifies all channels of a partition, whose lock is held, and adds those that need ticks
 // to armed.
-func (a *arrival) tellAll(p *Partition, inherited bool, armed []*Channel) []*Channel {
+func (a *arrival) notifyAll(p *Partition, inherited bool, armed []*Channel) []*Channel {
 	now := p.o.Now()
 	for _, c := range p.channels {
-		if a.tell(c, now, inherited) {
+		if a.notify(c, now, inherited) {
 			armed = append(armed, c)
 		}
 	}
 	return armed
 }
 
-// tell notifies a channel. It reports whether ticks must be requested.
-func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
+// notify notifies a channel. It reports whether ticks must be requested.
+func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	rest := time.Duration(0)
 	if !a.due.IsZero() {
 		rest = max(0, a.due.Sub(now))

@@ -345,9 +345,9 @@ func (c *Channel) timedOutLocked(id uint64) {
 const everyone = math.MaxInt
 
 // wakeFor wakes as many waiting consumers as there are new messages.
-func (c *Channel) wakeFor(n int) { c.tellFor(n, (*Consumer).wake) }
+func (c *Channel) wakeFor(n int) { c.notifyWaiting(n, (*Consumer).wake) }
 
-func (c *Channel) tellFor(n int, tell func(*Consumer)) {
+func (c *Channel) notifyWaiting(n int, notify func(*Consumer)) {
 	if c.waiters.Load() == 0 {
 		return
 	}
@@ -357,7 +357,7 @@ func (c *Channel) tellFor(n int, tell func(*Consumer)) {
 	c.waiters.Store(c.waiting.len())
 	c.mu.Unlock()
 	for _, k := range woken {
-		tell(k)
+		notify(k)
 	}
 }
 

@@ -144,8 +144,8 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			}
 			return 0, nil
 		}
-		sent, err := k.handOver(now, emit)
-		k.putBack(now)
+		sent, err := k.emitTaken(now, emit)
+		k.reportUndelivered(now)
 		if errors.Is(err, failure.NoMemory) {
 			k.at.Rest()
 			k.wake() // it has waited, and retries
@@ -240,8 +240,8 @@ func (k *Consumer) Pass() {
 // from 0 to 99, is its random number.
 func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 
-// handOver reads the taken messages and emits them.
-func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
+// emitTaken reads the taken messages and emits them.
+func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
 	tracer := tracerOf(k)
 	for i, t := range k.taken {
@@ -287,7 +287,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.probe.Begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
 		}
 		if err := emit(&d); err != nil {
-			k.giveBack(k.taken[i:])
+			k.markReturned(k.taken[i:])
 			return sent, err
 		}
 		tracer.delivered(k, &d, delay)
@@ -346,7 +346,7 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		}
 		p.o.Damaged(damaged)
 		if intact {
-			k.giveBack(rest)
+			k.markReturned(rest)
 			return nil
 		}
 		for _, t := range rest {
@@ -358,18 +358,18 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		}
 		return nil
 	}
-	k.giveBack(rest)
+	k.markReturned(rest)
 	return err
 }
 
-func (k *Consumer) giveBack(rest []channel.Delivery) {
+func (k *Consumer) markReturned(rest []channel.Delivery) {
 	for _, t := range rest {
 		k.undo.back = append(k.undo.back, t.Offset)
 	}
 }
 
-// putBack reports to the channel the messages that were taken and not delivered.
-func (k *Consumer) putBack(now time.Time) {
+// reportUndelivered reports to the channel the messages that were taken and not delivered.
+func (k *Consumer) reportUndelivered(now time.Time) {
 	c, u := k.ch, &k.undo
 	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort)+len(u.left) == 0 {
 		return
@@ -393,7 +393,7 @@ func (k *Consumer) putBack(now time.Time) {
 		c.state.Drop(o)
 	}
 	for _, o := range slices.Backward(u.back) {
-		c.state.GiveBack(o)
+		c.state.UndoTake(o)
 	}
 	next, arm := leaveOutLocked(k, slices.Concat(RetriesOf(c).expireLocked(u.expired), u.left)), c.armLocked()
 	k.recountLocked()
@@ -404,7 +404,7 @@ func (k *Consumer) putBack(now time.Time) {
 	if n := len(u.back); n > 0 || c.keys.on.Load() {
 		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // messages after them may be deliverable
 	}
-	next.tell(c)
+	next.send(c)
 	for _, w := range woken {
 		w.wake()
 	}
@@ -457,7 +457,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	}
 	c.arm(arm)
 	if confirms {
-		next.tell(c)
+		next.send(c)
 		return nil
 	}
 	k.finished.Add(1)

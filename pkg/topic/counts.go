@@ -37,16 +37,16 @@ func (c *ConsumerCounts) Add(o ConsumerCounts) {
 	c.TimedOut += o.TimedOut
 }
 
-// GiveBack undoes the delivery of messages in flight that reached no client, as unseen reports,
+// UndoDeliveries undoes the delivery of messages in flight that reached no client, as unseen reports,
 // which must not block: they are redelivered next, in delivery order, and this delivery does
 // not count. It needs no lease.
-func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
+func (k *Consumer) UndoDeliveries(unseen func(seq.Offset) bool) {
 	c, n := k.ch, 0
 	c.mu.Lock()
 	if c.closed == nil {
 		for _, o := range slices.Backward(c.state.TakenBy(k.id).Offsets()) {
 			if unseen(o) {
-				c.state.GiveBack(o)
+				c.state.UndoTake(o)
 				n++
 			}
 		}

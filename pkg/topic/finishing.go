@@ -38,24 +38,24 @@ func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byt
 	return data
 }
 
-// tell sends the FINs to the other replicas, if there are any, and then those that arrived
+// send sends the FINs to the other replicas, if there are any, and then those that arrived
 // meanwhile.
-func (f finishes) tell(c *Channel) {
+func (f finishes) send(c *Channel) {
 	for next := f; len(next.list) > 0; {
 		if c.p.sharing.Shared() {
-			told := next
-			c.p.sharing.Advance(sharing.Change{Data: told.data, Done: func(err error) { told.told(c, err).tell(c) }})
+			sent := next
+			c.p.sharing.Advance(sharing.Change{Data: sent.data, Done: func(err error) { sent.replicated(c, err).send(c) }})
 			return
 		}
-		next = next.told(c, nil)
+		next = next.replicated(c, nil)
 	}
 }
 
-// told completes FINs that the other replicas have stored, and records them on this node. If that
+// replicated completes FINs that the other replicas have stored, and records them on this node. If that
 // fails, the messages are delivered again. An error means that the term is over: nothing more is
 // delivered here. FINs given up meanwhile are neither recorded nor completed twice. It returns the
 // FINs to be sent next.
-func (f finishes) told(c *Channel, err error) (next finishes) {
+func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	if err != nil {
 		c.p.over.Store(true)
 	}
@@ -98,7 +98,7 @@ func (f finishes) told(c *Channel, err error) (next finishes) {
 	c.p.dirty.mark()
 	c.p.stir()
 	if strict {
-		c.tellFor(1, serve)
+		c.notifyWaiting(1, serve)
 	} else {
 		c.wakeFor(len(waited))
 	}

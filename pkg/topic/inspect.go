@@ -19,10 +19,10 @@ type PositionsReport struct {
 	Number   uint64
 	// Files are the existing files, in a fixed order.
 	Files []PositionsFile
-	// Damage is the unreadable part; nil if none. Rotten reports that it had been on disk and
+	// Damage is the unreadable part; nil if none. Corrupt reports that it had been on disk and
 	// is not a torn write.
-	Damage error
-	Rotten bool
+	Damage  error
+	Corrupt bool
 	// Unreadable reports that no snapshot is intact; Snapshot is empty.
 	Unreadable bool
 }
@@ -41,9 +41,9 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	p, snap, err := openPositions(fsys, dir)
 	switch {
 	case err == nil:
-		r.Damage, r.Rotten = p.Damage(), p.Rotten()
+		r.Damage, r.Corrupt = p.Damage(), p.Corrupt()
 	case fate.Of(err) == fate.Corrupt:
-		r.Damage, r.Rotten, r.Unreadable = err, true, true
+		r.Damage, r.Corrupt, r.Unreadable = err, true, true
 	default:
 		return r, err
 	}

@@ -28,7 +28,7 @@ type keeper struct {
 	positions *Positions
 	closed    bool
 	last      *shared // last share; nil: none since other replicas exist
-	told      uint32  // number of snapshots and updates shared
+	shared    uint32  // number of snapshots and updates shared
 	partial   bool    // the stored, and shared, positions can be updated
 }
 
@@ -159,7 +159,7 @@ func (k *keeper) storeUpdate(others bool) error {
 }
 
 // stamp returns the stamp of the last share.
-func (k *keeper) stamp() stamp { return stampOf(k.sharing.To.Epoch(), k.told) }
+func (k *keeper) stamp() stamp { return stampOf(k.sharing.To.Epoch(), k.shared) }
 
 // shareUpdate creates an update and shares it, if there are other replicas: see Sharer.ShareUpdate.
 func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err error) {
@@ -172,7 +172,7 @@ func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err e
 		return nil, nil, errRagged
 	}
 	if others {
-		k.told++
+		k.shared++
 		u.stamp = k.stamp()
 	}
 	if data, err = u.encode(); err != nil {
@@ -202,7 +202,7 @@ func (k *keeper) share() (Snapshot, []byte, error) {
 	k.sharing.Begin()
 	defer k.sharing.End()
 	snap := k.source.current()
-	k.told++
+	k.shared++
 	data, err := appendPositions(nil, uint64(k.stamp()), snap)
 	if err != nil {
 		return snap, nil, err

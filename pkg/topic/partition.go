@@ -105,13 +105,13 @@ func (o Options) withDefaults() Options {
 
 // marker is a flag that is usually already set when it is set.
 type marker struct {
-	set  atomic.Bool
-	told func() // called each time that the flag becomes set; may be nil
+	set   atomic.Bool
+	onSet func() // called each time that the flag becomes set; may be nil
 }
 
 func (f *marker) mark() {
-	if !f.set.Load() && !f.set.Swap(true) && f.told != nil {
-		f.told()
+	if !f.set.Load() && !f.set.Swap(true) && f.onSet != nil {
+		f.onSet()
 	}
 }
 
@@ -163,14 +163,14 @@ func Open(o Options) (*Partition, error) {
 	}
 	p := &Partition{
 		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
-		keeper:   keeper{positions: positions, dirty: marker{told: o.Unsaved}},
+		keeper:   keeper{positions: positions, dirty: marker{onSet: o.Unsaved}},
 		o:        o,
 		load:     newLoad(&o),
 		backlog:  snap.BacklogFrom,
 		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{}, lost: snap.Lost,
 		arrivals: arrivals{since: snap.Addressed},
 	}
-	p.arrivals.told.Store(uint64(o.Log.CommittedEnd()))
+	p.arrivals.notified.Store(uint64(o.Log.CommittedEnd()))
 	p.keeper.source, p.keeper.united = &p.collector, p.Wake
 	p.mover.begin(p)
 	p.collector = collector{p: p, many: manyEntries}
@@ -196,11 +196,11 @@ func openFor(o Options) (*Positions, Snapshot, error) {
 		// No channel's start was ever stored, or the files are gone.
 		snap.Lost = true
 		err = positions.setAside()
-	case err == nil && !positions.Rotten() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
+	case err == nil && !positions.Corrupt() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
 		// An older snapshot than the newest may have been opened: the newest is damaged, or is
 		// missing without a trace. Channels may be missing.
 		snap.Lost = true
-	case err == nil && positions.Rotten() && !o.Salvage:
+	case err == nil && positions.Corrupt() && !o.Salvage:
 		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.Damage()), fate.Corrupt)
 	case err != nil && positions != nil && o.Salvage:
 		o.PositionsDamaged(err, true)
@@ -247,7 +247,7 @@ func (p *Partition) Log() *commitlog.Log { return p.o.Log }
 
 // visibleEnd is one past the last message that channels may see.
 func (p *Partition) visibleEnd() seq.Offset {
-	return min(seq.Offset(p.arrivals.told.Load()), seq.Offset(p.pausedAt.Load()))
+	return min(seq.Offset(p.arrivals.notified.Load()), seq.Offset(p.pausedAt.Load()))
 }
 
 // AddChannel adds a channel if it is missing. version distinguishes it from an earlier channel of
@@ -285,7 +285,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	if known {
 		c.moves = old.Moves
 	}
-	arm := p.arrivals.handTo(c)
+	arm := p.arrivals.notifyNew(c)
 	before := p.channels[name]
 	p.channels[name] = c
 	p.list.Store(listOf(p.channels))

@@ -94,7 +94,7 @@ type Positions struct {
 	durable bool    // the newest snapshot is known to be on disk, not just readable
 	size    int64   // of the newest snapshot, in bytes
 	damaged error   // damage found when it was opened
-	rotten  bool    // the damaged part had been on disk: it is no torn write
+	corrupt bool    // the damaged part had been on disk: it is no torn write
 	buf     []byte
 	journal journal // changes after the newest snapshot; its methods may be called concurrently with these
 }
@@ -168,7 +168,7 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 		return nil, Snapshot{}, err
 	}
 	// Updates follow a snapshot only once it is stored.
-	p.rotten = found.damage != nil || found.beyond
+	p.corrupt = found.damage != nil || found.beyond
 	p.damaged = errors.Join(p.damaged, found.damage)
 	return p, *m.snapshot(), nil
 }
@@ -235,8 +235,8 @@ func (p *Positions) freeName(prefix string) (string, error) {
 // snapshot may be the last but one, or lack changes. nil if nothing.
 func (p *Positions) Damage() error { return p.damaged }
 
-// Rotten reports that the damage had been on disk and is not a torn write.
-func (p *Positions) Rotten() bool { return p.rotten }
+// Corrupt reports that the damage had been on disk and is not a torn write.
+func (p *Positions) Corrupt() bool { return p.corrupt }
 
 // Number returns the number of the newest stored snapshot, that is, how many were saved; 0: none.
 func (p *Positions) Number() uint64 { return p.number }

@@ -25,7 +25,7 @@ type Standby struct {
 
 	saving sync.Mutex // held during disk access; guards what follows
 	files  *Positions
-	told   stamp // of the newest snapshot or update applied; 0: none yet
+	newest stamp // of the newest snapshot or update applied; 0: none yet
 
 	mu     sync.Mutex // guards what follows
 	known  mirror     // including later changes
@@ -65,7 +65,7 @@ func OpenStandby(o StandbyOptions) (*Standby, error) {
 	if err != nil {
 		o.Damaged(err)
 	}
-	s := &Standby{files: files, known: mirror{snap: known}, told: files.journal.taken, unsaved: o.Unsaved}
+	s := &Standby{files: files, known: mirror{snap: known}, newest: files.journal.taken, unsaved: o.Unsaved}
 	return s, s.Cut(o.End)
 }
 
@@ -107,7 +107,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 	if s.isClosed() {
 		return errPartitionClosed
 	}
-	if stamp(number).retells(s.told) {
+	if stamp(number).repeats(s.newest) {
 		return nil
 	}
 	holds, kept := s.keep(&snap)
@@ -146,12 +146,12 @@ func (s *Standby) Update(data []byte) error {
 	if s.isClosed() {
 		return errPartitionClosed
 	}
-	if u.stamp.retells(s.told) {
+	if u.stamp.repeats(s.newest) {
 		return nil
 	}
 	if !s.files.takesUpdates() {
 		s.updateKnown(u, true)
-		before := s.told
+		before := s.newest
 		s.takes(u.stamp)
 		if err := s.store(); err != nil {
 			s.takes(before) // a repetition is stored
@@ -178,7 +178,7 @@ func (s *Standby) updateKnown(u update, behind bool) {
 
 // takes records, with saving held, which snapshot was applied.
 func (s *Standby) takes(number stamp) {
-	s.told = number
+	s.newest = number
 	s.files.journal.setSnapshot(number)
 }
 
@@ -356,7 +356,7 @@ const stampBits = 32 // of a stamp that number the snapshots of one epoch
 
 func stampOf(e seq.Epoch, n uint32) stamp { return stamp(uint64(e)<<stampBits | uint64(n)) }
 
-// retells reports whether s is from the same leader as known and not newer.
-func (s stamp) retells(known stamp) bool {
+// repeats reports whether s is from the same leader as known and not newer.
+func (s stamp) repeats(known stamp) bool {
 	return s>>stampBits == known>>stampBits && s <= known
 }

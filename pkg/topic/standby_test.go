@@ -504,7 +504,7 @@ func FuzzStandbyReplace(f *testing.F) {
 			return
 		}
 		number, told, err := decodePositions(data)
-		if stamp(number).retells(stampOf(0, 1)) {
+		if stamp(number).repeats(stampOf(0, 1)) {
 			told = sampleSnapshot(2)
 		}
 		known := s.known.snapshot() // with what was known to be finished before

@@ -51,7 +51,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 	c := k.ch
 	if !slices.Equal(c.tags, k.tags) { // the requested tags changed meanwhile
 		for _, m := range slices.Backward(others) {
-			c.state.GiveBack(m.offset)
+			c.state.UndoTake(m.offset)
 		}
 		return c.waiting.pop(everyone, nil)
 	}

@@ -86,7 +86,7 @@ func TestManyFinishesDoNotGrowStack(t *testing.T) {
 		}
 		return vfstest.Fault{}
 	})
-	next.tell(c)
+	next.send(c)
 	if len(depths) < groups || slices.Max(depths[1:]) > depths[1] {
 		t.Errorf("noted at stack depths %v, want %d groups at one depth", depths, groups)
 	}

@@ -30,11 +30,11 @@ func addressedMistakes() []mistake {
 		},
 		{
 			name: "addressed: what is deferred and not committed is forgotten", file: "pkg/topic/arrivals.go",
-			old: "	if !a.untold(false) {\n", with: "	if !a.untold(true) {\n", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
+			old: "	if !a.unnotified(false) {\n", with: "	if !a.unnotified(true) {\n", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
 		},
 		{
 			name: "addressed: what is deferred and not committed keeps the others back", file: "pkg/topic/arrivals.go",
-			old: "	a.unsure.Store(a.untold(true))\n}", with: "	a.unsure.Store(a.untold(false))\n}", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
+			old: "	a.unsure.Store(a.unnotified(true))\n}", with: "	a.unsure.Store(a.unnotified(false))\n}", tests: topic, run: "TestUncommittedDeferralDelaysNothing",
 		},
 		{
 			name: "addressed: messages are delivered before it is known which copies count", file: "pkg/topic/consumer.go",

@@ -17,7 +17,7 @@ func positionMistakes() []mistake {
 		},
 		{
 			name: "SnapshotTakenOnce: a snapshot is taken again", file: "pkg/topic/standby.go",
-			old: "if stamp(number).retells(s.told) {", with: "if false {", tests: positionTests,
+			old: "if stamp(number).repeats(s.newest) {", with: "if false {", tests: positionTests,
 		},
 		{
 			name: "ShareNamesPrevious: a follower takes a change of positions behind a gap", file: followerFile,

@@ -289,7 +289,7 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "finishes: each group takes more of the stack", file: "pkg/topic/finishing.go",
-			old: "next = next.told(c, nil)\n", with: "next.told(c, nil).tell(c)\n\t\treturn\n", tests: shell, run: "TestManyFinishesDoNotGrowStack",
+			old: "next = next.replicated(c, nil)\n", with: "next.replicated(c, nil).send(c)\n\t\treturn\n", tests: shell, run: "TestManyFinishesDoNotGrowStack",
 		},
 		{
 			name: "finishes: a follower takes the first of several", file: "pkg/advance/advance.go",
