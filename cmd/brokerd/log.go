@@ -57,7 +57,7 @@ func checkLog(dir, output string) error {
 		return err
 	}
 	if !slices.ContainsFunc(names, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), ".log") }) {
-		return exitWith(exitFailed, fmt.Errorf("%s holds no log", dir))
+		return exitWith(exitFailed, fmt.Errorf("%s contains no log: name the directory of a replica, which has .log files", dir))
 	}
 	return nil
 }

@@ -61,6 +61,6 @@ func closeWithin(d time.Duration, f func() error) error {
 	case err := <-closed:
 		return err
 	case <-time.After(d):
-		return fmt.Errorf("not closed within %v", d)
+		return fmt.Errorf("the disk may be stalled: data is not closed within %v", d)
 	}
 }

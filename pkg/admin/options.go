@@ -75,7 +75,7 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || !o.V1.Complete() {
-		return o, errors.New("admin: no broker")
+		return o, errors.New("admin: options lack a part of the broker")
 	}
 	o.Limits = o.Limits.WithDefaults()
 	if o.Guard == nil {

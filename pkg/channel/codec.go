@@ -253,7 +253,7 @@ func (d *decoder) page(g *page) {
 		due := g.base + e.Varint()
 		taken += e.Varint()
 		if due-taken < 0 || i == 0 && due != g.base {
-			e.fail("deferred for less than nothing")
+			e.fail("due before the message was taken")
 		}
 		if head&1 != 0 {
 			e.attempts(1)

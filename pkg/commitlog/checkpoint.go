@@ -40,7 +40,7 @@ type checkpoint struct {
 	cutting    bool       // a truncation was about to remove what is after durable
 }
 
-var errBadFile = errors.New("corrupt file")
+var errBadFile = errors.New("corrupt checkpoint file")
 
 func (c checkpoint) encode() []byte {
 	p := make([]byte, checkpointBytes)

@@ -40,7 +40,7 @@ var (
 
 	// ErrFailed reports that a write or sync error has failed the log. The failing operation
 	// itself is uncertain; later ones are marked Refused.
-	ErrFailed = errors.New("log failed")
+	ErrFailed = errors.New("a write or sync failed, so the log accepts no more until the node restarts")
 
 	// errNoHeader is created once, because a search for batches in a damaged range returns it at
 	// nearly every offset.

@@ -27,7 +27,7 @@ const (
 )
 
 // errTooManyFetches refuses a Fetch that a correct node would not send.
-var errTooManyFetches = fate.Refuse("too many open fetches")
+var errTooManyFetches = fate.Refuse("too many requests for messages of one relay in progress")
 
 // errAnswerFull makes Take stop, so that the answer is sent first.
 var errAnswerFull = errors.New("response full")
@@ -141,7 +141,7 @@ func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func(
 	}
 	s.mu.Unlock()
 	if there {
-		reply(nil, fate.Refuse("handle in use"))
+		reply(nil, fate.Refuse("relay handle already in use"))
 		return
 	}
 	if !s.c.tasks.Go(func() { s.serve(key, fd, m, reply) }) {

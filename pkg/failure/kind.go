@@ -94,7 +94,7 @@ func generic(err error) *Kind {
 
 // OfPublish is Of for a publish. Its fate decides: what may be stored is OUTCOME_UNKNOWN, whatever
 // the error is besides, and what is refused for a reason that no row is for is refused because
-// nothing can be written now.
+// publishes cannot be stored now.
 func OfPublish(err error) *Kind {
 	k := Of(err)
 	switch fate.Of(err) {

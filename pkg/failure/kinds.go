@@ -41,7 +41,7 @@ var (
 	NoMemory  = refused(39, "busy: the node's client memory budget is exhausted, retry later",
 		Kind{Word: "BUSY", Code: Busy, Hint: "retry: other clients use the node's memory budget"})
 
-	PublishRefused = refused(0, "nothing can be written now", Kind{Word: "NOT_WRITABLE", Code: NotWritable, Hint: healthHint})
+	PublishRefused = refused(0, "publishes cannot be stored now", Kind{Word: "NOT_WRITABLE", Code: NotWritable, Hint: healthHint})
 	PublishUnknown = of(fate.Uncertain, 0, "the messages may be stored",
 		Kind{Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the message may be stored; sending it again may store it twice"})
 )

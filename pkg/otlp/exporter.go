@@ -73,7 +73,7 @@ func New(o Options) (*Exporter, error) {
 		return nil, err
 	}
 	if o.Topic == nil {
-		return nil, errors.New("no names of topics")
+		return nil, errors.New("OTLP exporter: no function for the names of topics")
 	}
 	if o.Failed == nil {
 		o.Failed = func(error) {}

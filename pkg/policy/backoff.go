@@ -67,7 +67,7 @@ func (b Backoff) validate() error {
 		return nil
 	}
 	if b.Min < MinBackoff || b.Max < b.Min || b.Max > MaxBackoff {
-		return fmt.Errorf("%w: backoff %v, want %v to %v, the longer delay last", ErrInvalid, b, MinBackoff, MaxBackoff)
+		return fmt.Errorf("%w: backoff %v, want delays from %v to %v, the shorter one first", ErrInvalid, b, MinBackoff, MaxBackoff)
 	}
 	return nil
 }

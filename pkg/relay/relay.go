@@ -35,7 +35,7 @@ const (
 
 // ErrPaused ends a relay after this process was paused: messages that the relay holds or receives
 // may have been delivered to others meanwhile.
-var ErrPaused = errors.New("node was paused")
+var ErrPaused = errors.New("this node was paused: its messages may have been delivered to other consumers")
 
 // errClosed refuses answers after the relay was closed.
 var errClosed = errors.New("relay closed")

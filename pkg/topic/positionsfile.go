@@ -45,7 +45,7 @@ const (
 )
 
 // errPositionsDamaged is wrapped by errors about a file whose content is not what was written.
-var errPositionsDamaged = errors.New("damaged")
+var errPositionsDamaged = errors.New("corrupt")
 
 // appendPositions appends the encoded snapshot to dst, which must be empty.
 func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {

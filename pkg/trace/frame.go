@@ -68,7 +68,7 @@ const (
 )
 
 // errDamaged is wrapped by errors about corrupt data.
-var errDamaged = errors.New("damaged")
+var errDamaged = errors.New("corrupt")
 
 // frame is a frame being built.
 type frame struct {

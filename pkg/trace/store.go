@@ -235,7 +235,7 @@ func (s *Store) flush(all bool) {
 		if err != nil {
 			s.lost.Add(1)
 			s.abandon() // the next frame is written to another file
-			s.o.Failed(fmt.Errorf("store trace events, events lost: %w", err))
+			s.o.Failed(fmt.Errorf("store trace events, which are lost: %w", err))
 		}
 	}
 	s.trim()

@@ -41,9 +41,9 @@ type answer struct {
 }
 
 // ErrSelf is returned by Options.Call if the address is this node's own.
-var ErrSelf = fate.Refuse("address is this node's own")
+var ErrSelf = fate.Refuse("address of join is this node's own")
 
-var errNotGranted = fate.Refuse("not granted")
+var errNotGranted = fate.Refuse("request to form or join a cluster not granted")
 
 // codes names the permanent refusals.
 var codes = []struct {
