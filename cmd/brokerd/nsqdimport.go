@@ -136,7 +136,7 @@ func (i *nsqdImport) all(ctx context.Context, d *nsqdfiles.Dir) error {
 	began, temp := time.Now(), i.options.DataDir+importingSuffix
 	i.log.Info("importing nsqd data", "from", i.path, "topics", len(d.Topics), "messages", d.Messages())
 	for _, note := range d.Notes {
-		i.log.Warn("nsqd import note", "note", note)
+		i.log.Warn("nsqd file skipped or incomplete", "detail", note)
 	}
 	if err := os.RemoveAll(temp); err != nil {
 		return exitWith(exitDisk, err)

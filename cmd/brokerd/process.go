@@ -213,11 +213,11 @@ func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, 
 			return nil
 		case err := <-served:
 			if err == nil {
-				err = errors.New("node failed")
+				err = errors.New("the node stopped without an error; its log has the reason")
 			}
 			return fmt.Errorf("serve: %w", err)
 		case err := <-gone:
-			p.log.Error("fatal error, node stops", "error", err)
+			p.log.Error("fatal error: the process exits", "error", err)
 			return err
 		case <-becomesReady:
 			becomesReady = nil

@@ -65,7 +65,7 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 		select {
 		case places <- struct{}{}:
 		default:
-			srv.complaints.Warn(srv.Log, time.Now(), "too many connections", "address", conn.RemoteAddr(), "limit", maxConnections)
+			srv.complaints.Warn(srv.Log, time.Now(), "connection refused: connection limit reached", "address", conn.RemoteAddr(), "limit", maxConnections)
 			conn.Close()
 			continue
 		}
@@ -88,7 +88,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 		return
 	}
 	if string(word[:]) != magic {
-		srv.complaints.Warn(srv.Log, time.Now(), "bad protocol magic", "address", remote)
+		srv.complaints.Warn(srv.Log, time.Now(), "bad protocol magic: connection closed, the client does not speak the protocol of nsqlookupd", "address", remote)
 		tell(conn, "E_BAD_PROTOCOL")
 		return
 	}
@@ -109,7 +109,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 		answer, err := s.next()
 		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if told, ok := errors.AsType[*refusal](err); ok {
-			srv.complaints.Warn(srv.Log, time.Now(), "refused", "address", remote, "error", err)
+			srv.complaints.Warn(srv.Log, time.Now(), "refused a command of a producer; its connection is closed", "address", remote, "error", err)
 			tell(conn, told.text)
 			return
 		}

@@ -87,7 +87,7 @@ func (f *firstAdmin) refresh() error {
 func (f *firstAdmin) settle() {
 	err := f.refresh()
 	if f.settled = err == nil; !f.settled {
-		f.log.Warn("cannot set up the first administrator; retrying", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
+		f.log.Warn("cannot create or remove the file with the secret of the first administrator: until then no first administrator can be created, or an invalid secret stays on disk; retrying", "error", strings.TrimSpace(err.Error()), "in", firstAdminRetry)
 	}
 }
 

@@ -265,7 +265,7 @@ func (c *Client) received(cn *conn, _ *Message) {
 
 // complained implements owner.
 func (c *Client) complained(cn *conn, err error) {
-	c.cfg.log.Warn("unexpected error from a broker", "address", cn.address, "error", err)
+	c.cfg.log.Warn("broker reported a message error on a connection that has no subscription; it is ignored", "address", cn.address, "error", err)
 }
 
 func (c *Client) connected(address string) {

@@ -240,7 +240,7 @@ func (n *Node) StopClean() error {
 	n.desk.handlers.Store(nil) // the node no longer counts as serving
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
 		if err := n.store.Members().Transfer(ctx); err != nil {
-			n.o.Logger.Info("controller role not transferred before stop", "error", err)
+			n.o.Logger.Info("cannot transfer the controller role before the stop; the other nodes elect a controller once they notice the stop", "error", err)
 		}
 	}
 	cancel()

@@ -118,7 +118,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		}
 		s.log.Info("metadata leader is dead; starting an election", "leader", dead)
 		if err := store.Members().Campaign(); err != nil {
-			s.log.Info("cannot start a metadata election", "error", err)
+			s.log.Info("cannot start a metadata election; it begins after the election timeout", "error", err)
 		}
 		return
 	}

@@ -194,7 +194,7 @@ func New(fs vfs.FS, dir string, reserve uint64, log *slog.Logger) *Space {
 func (s *Space) Look() Room {
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {
-		s.log.Warn("cannot read free disk space", "path", s.dir, "error", err)
+		s.log.Warn("cannot measure the free disk space; the node continues with the last known level, and writes fail if the disk is full", "path", s.dir, "error", err)
 		s.headroom.unknown()
 		switch {
 		case s.brimful.Load():

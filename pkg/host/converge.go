@@ -65,7 +65,7 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 		c.held.hosted.Delete(name)
 		c.held.byIncarnation.Delete(h.Incarnation)
 		if err := c.discard(h, s); err != nil {
-			c.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
+			c.log.Error("cannot remove the data of a deleted topic, which keeps occupying the disk; retrying at the next start", "topic", name, "error", err)
 			return nil, err
 		}
 		if want == nil {
@@ -74,7 +74,7 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 		h = nil
 	}
 	if err := c.removal.Review(name, s); err != nil {
-		c.log.Error("removal of a topic that left the trash failed; retrying at the next start", "topic", name, "error", err)
+		c.log.Error("cannot remove the data of a topic that left the trash, which keeps occupying the disk; retrying at the next start", "topic", name, "error", err)
 	}
 	if want == nil {
 		return nil, nil
@@ -218,7 +218,7 @@ func (c *Converger) discard(h *Topic, s *meta.State) error {
 		}
 	}
 	if err := c.close(h, failure.TopicNotFound); err != nil {
-		c.log.Warn("cannot close deleted topic", "topic", h.Name, "error", err)
+		c.log.Warn("cannot close a deleted topic cleanly; if it is restored, recently finished messages may be redelivered", "topic", h.Name, "error", err)
 	}
 	if h.fs != c.o.FS {
 		return nil // an ephemeral topic has no data on disk

@@ -100,7 +100,7 @@ func (d *fullDisk) report(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, diskProposal)
 		defer cancel()
 		if err := d.o.Meta.Members().YieldLead(bounded); err != nil {
-			d.log.Error("disk full: metadata commands are refused and metadata leadership cannot be transferred", "error", err)
+			d.log.Error("disk full and metadata leadership cannot be transferred: metadata commands are refused until space is freed on this disk", "error", err)
 		}
 	}
 	full := d.disk.Full(now)
@@ -123,7 +123,7 @@ func (d *fullDisk) say(ctx context.Context, self *meta.Node, full bool) {
 	c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
 	if _, err := d.propose(bounded, c); err != nil && !d.unsaid {
 		d.unsaid = true
-		d.log.Warn("metadata cannot record whether the disk of this node is full; retrying at each disk check", "full", full, "error", err)
+		d.log.Warn("cannot record in the metadata whether the disk of this node is full; other nodes act on the earlier state; retrying at each disk check", "full", full, "error", err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (f *applier) round() (asked bool) {
 		asked = true
 	}
 	for _, e := range meta.Membership(f.seen, s) {
-		f.log.Info("membership", "node", e.Object, "event", e.Kind, "what", e.What)
+		f.log.Info("cluster membership changed", "node", e.Object, "event", e.Kind, "what", e.What)
 	}
 	f.seen = s
 	return asked

@@ -91,7 +91,7 @@ func (l *leavers) leave() {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		l.log.Info("stopping while some leaders still wait for this node", "error", err)
+		l.log.Info("some leaders have not confirmed that they continue without this node; their publishes wait until they notice its stop", "error", err)
 	}
 }
 

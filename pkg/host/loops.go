@@ -262,7 +262,7 @@ func newLife(log *slog.Logger, fatal func(error)) *life {
 func (l *life) fail(err error) {
 	l.failOnce.Do(func() {
 		l.failed.Store(&err)
-		l.log.Error("fatal error, node stops", "error", err)
+		l.log.Error("fatal error: the node stops and acknowledges nothing more; what it has acknowledged is kept", "error", err)
 		l.fatal(err)
 	})
 }

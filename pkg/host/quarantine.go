@@ -106,7 +106,7 @@ func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, 
 		return missing, names, nil
 	}
 	if q.lost(h, t, i, names) {
-		q.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
+		q.log.Error("data of an in-sync replica is missing: check that its disk is mounted; other in-sync replicas serve the partition, and a partition with one replica continues empty", "topic", t.Name, "partition", i, "path", dir)
 		if len(t.Partitions[i].Replicas) > 1 {
 			return missing, names, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
 		}
@@ -156,11 +156,11 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 	case !inSync && state == suspected:
 		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
 	case !inSync && !q.suspects.canCopy(p):
-		q.log.Error("damaged replica kept unchanged: no leader to copy from", "topic", h.Name, "partition", hp.index)
+		q.log.Error("damaged replica kept unchanged: the partition has no leader to copy from; see brokerctl partition describe", "topic", h.Name, "partition", hp.index)
 		q.roles.step(h, hp)
 		return false, nil
 	case !inSync:
-		q.log.Warn("copying replica again from its leader", "topic", h.Name, "partition", hp.index)
+		q.log.Warn("damaged replica has left the in-sync set; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
 	case !leads && !q.suspects.reported(hp, p):
 		q.roles.step(h, hp)
@@ -285,7 +285,7 @@ func (q *Quarantine) startAnew(h *Topic, hp *Held, t *meta.Topic) error {
 	q.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
-		q.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
+		q.log.Warn("cannot close a damaged replica cleanly; its data is set aside and copied again nevertheless", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	if err := q.setAside(h, t, hp.index); err != nil {
 		return err
@@ -320,7 +320,7 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 	case !q.suspects.canCopy(p):
 		return fmt.Errorf("%w: %w", errNoCopy, cause)
 	}
-	q.log.Error("copying replica again from its leader", "topic", h.Name, "partition", i, "error", cause)
+	q.log.Error("cannot open replica; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", i, "error", cause)
 	if err := q.setAside(h, t, i); err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	}
 	first := hp.markDamaged()
 	if first {
-		q.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
+		q.log.Error("replica is damaged: another in-sync replica is to lead, and this one is copied again; without another, messages in the damaged range are not delivered", "topic", h.Name, "partition", hp.index)
 	}
 	switch {
 	case hp.Led.Load() == nil:

@@ -283,7 +283,7 @@ func (m *repairer) put(h *Topic, hp *Held, t *meta.Topic) error {
 	m.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
-		m.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
+		m.log.Warn("cannot close a damaged replica cleanly; its repair continues", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	files := &repair.Prepared{} // none if they were discarded meanwhile
 	if x := hp.pendingRepair.Swap(nil); x != nil {

@@ -104,7 +104,7 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // logged when failures begin
 		if failed {
-			r.log.Warn("retention failed", "topic", h.Name, "partition", hp.index, "error", err)
+			r.log.Warn("cannot delete old messages of a partition or record how much of its log is synced; the log may exceed its size limit; retrying in each round", "topic", h.Name, "partition", hp.index, "error", err)
 		}
 	}
 }

@@ -296,7 +296,7 @@ func (rs *roles) follow(h *Topic, hp *Held, v coord.View) error {
 			hp.unreadable = time.Time{}
 		}
 	}
-	rs.log.Debug("follows", "topic", h.Name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
+	rs.log.Debug("replica on standby", "topic", h.Name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
 	if v.Leader == "" {
 		return hp.Replica.Rest(v)
 	}
@@ -328,7 +328,7 @@ func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 // step ends the role of a replica before it gets another. A failure is logged and prevents nothing.
 func (rs *roles) step(h *Topic, hp *Held) {
 	if err := rs.resign(h, hp, ErrLedElsewhere); err != nil {
-		rs.log.Warn("cannot end the role of a replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
+		rs.log.Warn("cannot end the role of a replica cleanly; recently finished messages may be redelivered", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 }
 
@@ -339,7 +339,7 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 	rs.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
-		rs.log.Warn("cannot close removed replica", "topic", h.Name, "partition", hp.index, "error", err)
+		rs.log.Warn("cannot close a replica that is no longer assigned to this node; its data is removed nevertheless", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	if h.fs != rs.o.FS {
 		return nil // an ephemeral topic has no data on disk

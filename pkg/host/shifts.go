@@ -44,7 +44,7 @@ func (t tally) String() string {
 // begin records that this node leads a partition.
 func (s *shifts) begin(log *slog.Logger, topic string, lp *Led) {
 	epoch := lp.Term.Epoch()
-	log.Debug("leads", "topic", topic, "partition", lp.Index, "epoch", epoch)
+	log.Debug("started leading partition", "topic", topic, "partition", lp.Index, "epoch", epoch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.came.add(topic, lp.Index, epoch)

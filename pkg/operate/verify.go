@@ -138,7 +138,7 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
-			o.node.Log.Warn("cannot verify replica", "topic", t.Name, "partition", i, "node", id, "error", err)
+			o.node.Log.Warn("cannot read a replica to verify it; the report lists it as unreadable", "topic", t.Name, "partition", i, "node", id, "error", err)
 			out.Unreadable[string(id)] = err.Error()
 			return
 		}

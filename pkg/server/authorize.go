@@ -83,7 +83,7 @@ func (a authenticating) user(ctx context.Context, secret string) error {
 	u := who.User(s.srv.opts.Guard.Directory(), now.UnixNano())
 	switch {
 	case u == nil: // it was revoked meanwhile
-		return s.rights.fail("the user or the token is gone")
+		return s.rights.fail("the user or the token was deleted")
 	case len(u.Rules) == 0:
 		s.srv.counters.authFailures.Add(1)
 		return nsq.Errorf(failure.Unauthorized, "AUTH no authorizations found")
@@ -108,7 +108,7 @@ func (a authenticating) answer(ctx context.Context, who authorized) error {
 // fail logs why AUTH failed. The client does not get the reason.
 func (r *rights) fail(why string) error {
 	r.link.srv.counters.authFailures.Add(1)
-	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", why)
+	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed: the command of the client is refused", "error", why)
 	return nsq.Errorf(failure.AuthFailed, "AUTH failed")
 }
 

@@ -121,7 +121,7 @@ func (s *Server) dropListener(ln net.Listener) {
 		return
 	}
 	if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		s.log.Warn("cannot close listener", "error", err)
+		s.log.Warn("cannot close a client listener; its address may stay in use until the process ends", "error", err)
 	}
 }
 

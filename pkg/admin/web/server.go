@@ -113,7 +113,7 @@ func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http's own way to end an answer
 	}
-	h.Logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	h.Logger.Error("panic in an HTTP handler, a bug in brokerd: its request may have been carried out or not; report it with the stack", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.status == 0 { // else it is too late
 		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(failure.Internal, "internal broker error; see its log"))
 	}

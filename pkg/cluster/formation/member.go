@@ -182,7 +182,7 @@ func (n *Node) Run(ctx context.Context) error {
 			if final(err) {
 				return err
 			}
-			n.o.Logger.Debug("membership not up to date; retrying", "error", err)
+			n.o.Logger.Debug("cannot bring the membership of this node up to date; retrying", "error", err)
 		}
 		select {
 		case <-time.After(n.o.Interval):

@@ -227,7 +227,7 @@ func (n *Node) look(ctx context.Context) (found sight, err error) {
 				n.told[n.o.Join[i]] = text
 				level = slog.LevelWarn
 			}
-			n.o.Logger.Log(ctx, level, "no answer", "address", n.o.Join[i], "error", r.err)
+			n.o.Logger.Log(ctx, level, "address of join does not answer as a node of this cluster; retrying", "address", n.o.Join[i], "error", r.err)
 		}
 	}
 	n.mu.Lock()
