@@ -39,7 +39,7 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 
 // elect proposes elections. Living leaders are first asked for a graceful transfer, so that no
 // publish fails; those that refuse are deposed. Transfers that a leader had no time for are left
-// to the next decision, but not for longer than handoverPatience.
+// to the next decision, but not for longer than handoverGiveUp.
 func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
 	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
@@ -74,7 +74,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				err := c.askHandover(ctx, state, elections[i])
-				if !c.patience.ends(ctx, err, askOf(state, elections[i]), time.Now()) {
+				if !c.transferTries.ends(ctx, err, askOf(state, elections[i]), time.Now()) {
 					continue
 				}
 				c.log.Warn("graceful leadership transfer failed; electing a new leader", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
@@ -95,7 +95,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 // answered anything for too long.
 func (c *chair) unasked(state *meta.State, elections []meta.Election, first int) (silent []meta.Election) {
 	for _, e := range elections[min(first, len(elections)):] {
-		if c.patience.over(ask{leader: askOf(state, e).leader}, time.Now()) {
+		if c.transferTries.over(ask{leader: askOf(state, e).leader}, time.Now()) {
 			silent = append(silent, e)
 		}
 	}
@@ -119,19 +119,19 @@ func askOf(s *meta.State, e meta.Election) ask {
 	return ask{p.Leader, e.Topic, e.Incarnation, e.Partition, p.Epoch}
 }
 
-// patience bounds for how long leaders are asked again. A leader that always refuses for what should be
+// transferTries bounds for how long leaders are asked again. A leader that always refuses for what should be
 // over in a moment, or that does not answer, would otherwise keep a leadership for ever that it must
 // give up, and a drain would never end. The zero value is ready for use by many goroutines.
-type patience struct {
-	mu   sync.Mutex // guards vain
-	vain map[ask]tries
+type transferTries struct {
+	mu     sync.Mutex // guards failed
+	failed map[ask]tries
 }
 
 // tries are the times of the first and the last of consecutive failed requests.
 type tries struct{ first, last time.Time }
 
 // ends reports whether the outcome of a request means that the leader is deposed instead.
-func (p *patience) ends(ctx context.Context, err error, a ask, now time.Time) bool {
+func (p *transferTries) ends(ctx context.Context, err error, a ask, now time.Time) bool {
 	whole := ask{leader: a.leader}
 	switch {
 	case err == nil || ctx.Err() == nil && passes(err): // if the transfer took place, a is not asked again
@@ -145,38 +145,38 @@ func (p *patience) ends(ctx context.Context, err error, a ask, now time.Time) bo
 }
 
 // tried counts a failed request, and reports whether it was one too many.
-func (p *patience) tried(a ask, now time.Time) bool {
+func (p *transferTries) tried(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.vain, func(_ ask, t tries) bool { return now.Sub(t.last) > handoverPatience })
-	t, ok := p.vain[a]
+	maps.DeleteFunc(p.failed, func(_ ask, t tries) bool { return now.Sub(t.last) > handoverGiveUp })
+	t, ok := p.failed[a]
 	if !ok {
 		t.first = now
 	}
-	if t.last = now; p.vain == nil {
-		p.vain = map[ask]tries{}
+	if t.last = now; p.failed == nil {
+		p.failed = map[ask]tries{}
 	}
-	p.vain[a] = t
-	return now.Sub(t.first) >= handoverPatience
+	p.failed[a] = t
+	return now.Sub(t.first) >= handoverGiveUp
 }
 
 // over reports whether requests have failed for too long.
-func (p *patience) over(a ask, now time.Time) bool {
+func (p *transferTries) over(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, ok := p.vain[a]
-	return ok && now.Sub(t.first) >= handoverPatience && now.Sub(t.last) <= handoverPatience
+	t, ok := p.failed[a]
+	return ok && now.Sub(t.first) >= handoverGiveUp && now.Sub(t.last) <= handoverGiveUp
 }
 
-func (p *patience) forget(a ask) {
+func (p *transferTries) forget(a ask) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.vain, a)
+	delete(p.failed, a)
 }
 
 // passes reports whether a leader refused for a temporary reason: it transfers the leadership for
 // another request, or one of both had not applied yet what the other knew. The next decision asks again:
-// see patience. A leader that is deposed fails what it has in progress.
+// see transferTries. A leader that is deposed fails what it has in progress.
 func passes(err error) bool {
 	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }

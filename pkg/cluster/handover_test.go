@@ -134,7 +134,7 @@ func TestLeaderIsNotAskedForEver(t *testing.T) {
 					}
 					return n
 				}
-				w.sleep(handoverPatience - time.Second)
+				w.sleep(handoverGiveUp - time.Second)
 				if n := left(); n != test.partitions {
 					t.Errorf("%d of %d partitions are led by the node that drains", n, test.partitions)
 				}
@@ -216,9 +216,9 @@ func TestDeathInterruptsTransfer(t *testing.T) {
 	})
 }
 
-// TestPatienceBoundsConsecutiveRequests: only requests in vain that follow each other count, and a
+// TestFailedTransferRequestsAreBounded: only failed requests that follow each other count, and a
 // leader that answers anything is not silent.
-func TestPatienceBoundsConsecutiveRequests(t *testing.T) {
+func TestFailedTransferRequestsAreBounded(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	late, cancel := context.WithDeadline(t.Context(), begin)
 	defer cancel()
@@ -230,7 +230,7 @@ func TestPatienceBoundsConsecutiveRequests(t *testing.T) {
 		err   error
 		ends  bool
 	}
-	const half = handoverPatience / 2
+	const half = handoverGiveUp / 2
 	for name, steps := range map[string][]step{
 		"silent for long": {
 			{0, ask1, late, context.DeadlineExceeded, false},
@@ -250,12 +250,12 @@ func TestPatienceBoundsConsecutiveRequests(t *testing.T) {
 		},
 		"refused long ago": {
 			{0, ask1, t.Context(), failure.Moving, false},
-			{handoverPatience + 1, ask1, t.Context(), failure.Moving, false},
-			{handoverPatience, ask1, t.Context(), failure.Moving, true},
+			{handoverGiveUp + 1, ask1, t.Context(), failure.Moving, false},
+			{handoverGiveUp, ask1, t.Context(), failure.Moving, true},
 		},
 		"refused for good": {{0, ask1, t.Context(), failure.TopicNotFound, true}},
 	} {
-		var p patience
+		var p transferTries
 		now := begin
 		for i, s := range steps {
 			now = now.Add(s.after)

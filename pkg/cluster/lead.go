@@ -39,12 +39,12 @@ type chair struct {
 	log       *slog.Logger
 	trash     controller.Expiry // when deleted topics are purged: it sees deletions while this node does not lead
 
-	serving  atomic.Bool                         // the node has started
-	yielding atomic.Bool                         // the role is being transferred, because a disk does not respond
-	decision atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
-	suspects chan meta.NodeID                    // to probe
-	alarm    signal.Signal                       // a connection to a member broke
-	patience patience                            // with leaders that are asked for transfers
+	serving       atomic.Bool                         // the node has started
+	yielding      atomic.Bool                         // the role is being transferred, because a disk does not respond
+	decision      atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
+	suspects      chan meta.NodeID                    // to probe
+	alarm         signal.Signal                       // a connection to a member broke
+	transferTries transferTries                       // with leaders that are asked for transfers
 }
 
 // lead runs the controller whenever this node leads the metadata, until the Node is closed.

@@ -12,9 +12,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// supersededPatience is how long a starting node waits to learn that its cluster was recovered
+// supersededTimeout is how long a starting node waits to learn that its cluster was recovered
 // without it. It also ends if it learns of it later.
-const supersededPatience = 300 * time.Millisecond
+const supersededTimeout = 300 * time.Millisecond
 
 // lineage compares the cluster of a node's data with the clusters of other nodes.
 type lineage struct {
@@ -39,8 +39,8 @@ func (l *lineage) check(ctx context.Context) error {
 			found <- nil
 		}
 	}
-	patience := time.NewTimer(supersededPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(supersededTimeout)
+	defer timer.Stop()
 	for asked := len(l.addresses); asked > 0; asked-- {
 		select {
 		case err := <-found:
@@ -48,7 +48,7 @@ func (l *lineage) check(ctx context.Context) error {
 				cancel()
 				return err
 			}
-		case <-patience.C:
+		case <-timer.C:
 			if !l.work.start(func() { defer cancel(); l.await(found, asked) }) {
 				cancel()
 			}

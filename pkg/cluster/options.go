@@ -30,10 +30,10 @@ const (
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
 	handoverLimit   = 64 // leaders asked at a time
-	// handoverPatience is how long a leader is asked again that does not answer, or refuses for what
+	// handoverGiveUp is how long a leader is asked again that does not answer, or refuses for what
 	// should be over in a moment, before it is deposed.
-	handoverPatience = 10 * time.Second
-	askAgain         = 50 * time.Millisecond // between requests for graceful transfers that have no effect
+	handoverGiveUp = 10 * time.Second
+	askAgain       = 50 * time.Millisecond // between requests for graceful transfers that have no effect
 )
 
 // DefaultDiskTimeout is the default of Options.DiskTimeout.

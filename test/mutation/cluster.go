@@ -87,7 +87,7 @@ func transferMistakes() []mistake {
 		},
 		{
 			name: "a leader is asked for ever", file: "pkg/cluster/handover.go",
-			old: "	return now.Sub(t.first) >= handoverPatience\n", with: "	return now.Sub(t.first) < 0\n",
+			old: "	return now.Sub(t.first) >= handoverGiveUp\n", with: "	return now.Sub(t.first) < 0\n",
 			tests: []string{"./pkg/cluster"}, run: "IsNotAskedForEver",
 		},
 		{

@@ -96,14 +96,14 @@ func New(o Options) *Node {
 // cluster when Start returns; other nodes may not know a leader yet. It waits for others until
 // ctx ends. A permanent decision is returned as an error.
 func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.Store, error)) (*raftstore.Store, error) {
-	founder := false
+	bootstrapped := false
 	if !n.o.HasState {
 		var err error
-		if founder, err = n.form(ctx); err != nil {
+		if bootstrapped, err = n.form(ctx); err != nil {
 			return nil, fmt.Errorf("join or form cluster: %w", err)
 		}
 	}
-	s, err := open(founder)
+	s, err := open(bootstrapped)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	n.mu.Lock()
 	n.store, n.was = s, was
 	n.mu.Unlock()
-	if founder {
+	if bootstrapped {
 		err = s.WaitLeader(ctx)
 		if err == nil {
 			_, err = s.Init(ctx)
@@ -127,7 +127,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 }
 
 // form returns when the node was admitted to a cluster (false), or may bootstrap one (true).
-func (n *Node) form(ctx context.Context) (founder bool, err error) {
+func (n *Node) form(ctx context.Context) (bootstrapped bool, err error) {
 	w := wait{began: time.Now(), log: n.o.Logger}
 	defer n.waitFor("")
 	for {
