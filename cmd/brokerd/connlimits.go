@@ -16,21 +16,21 @@ import (
 
 // Parts of the resources that clients may use.
 const (
-	clientFiles   = 4  // of so many file descriptors, clients may have all but one part
-	ownFiles      = 64 // and all but so many, which a node without a load needs
-	addressShare  = 2  // one address may have one of so many parts of the connections
-	httpShare     = 8  // one of so many parts of the connections is for HTTP alone
-	crowdTellsOf  = 10 * time.Second
-	leastOfCrowds = 64
+	clientFiles     = 4  // of so many file descriptors, clients may have all but one part
+	ownFiles        = 64 // and all but so many, which a node without a load needs
+	addressShare    = 2  // one address may have one of so many parts of the connections
+	httpShare       = 8  // one of so many parts of the connections is for HTTP alone
+	refusalLogEvery = 10 * time.Second
+	minOfAddress    = 64
 )
 
-// crowd bounds the connections of clients, over all listeners that it wraps: in total, so
+// connLimits bounds the connections of clients, over all listeners that it wraps: in total, so
 // that the node has descriptors left for its files and the other nodes, and for each
 // address, so that one client cannot take all. Loopback is not bounded by address: who
 // is there has other means. NSQ clients leave a part of all to HTTP: a node that no longer answers
-// probes because many clients are connected would be killed for it, and its clients would crowd the
+// probes because many clients are connected would be killed for it, and its clients would overload the
 // next node. It may be used by many goroutines.
-type crowd struct {
+type connLimits struct {
 	max, maxAddress int
 	maxNSQ          int        // of max
 	files           *vfs.Files // give up descriptors for connections; nil: none do
@@ -43,16 +43,16 @@ type crowd struct {
 	refused int            // since then
 }
 
-// newCrowd returns the limits for a process with a limit of open files.
-func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger) *crowd {
+// newConnLimits returns the limits for a process with a limit of open files.
+func newConnLimits(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger) *connLimits {
 	part := limit / clientFiles
 	most := int(min(limit-max(part, min(ownFiles, limit-part)), math.MaxInt32))
 	share := most
 	if l.MaxConnections > 0 {
 		share = min(most, l.MaxConnections)
 	}
-	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, leastOfCrowds))
-	return &crowd{max: most, maxNSQ: most - max(most/httpShare, 1), maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
+	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, minOfAddress))
+	return &connLimits{max: most, maxNSQ: most - max(most/httpShare, 1), maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
 }
 
 // openFiles returns the process's limit of open files.
@@ -66,7 +66,7 @@ func openFiles() uint64 {
 
 // enter counts a connection from an address, if there is room for it among most. leave is to be
 // called when it has ended.
-func (c *crowd) enter(address net.Addr, most int, now time.Time) (leave func(), ok bool) {
+func (c *connLimits) enter(address net.Addr, most int, now time.Time) (leave func(), ok bool) {
 	key, ok := c.count(address, most, now)
 	if !ok {
 		return nil, false
@@ -77,7 +77,7 @@ func (c *crowd) enter(address net.Addr, most int, now time.Time) (leave func(), 
 
 // count counts a connection, if there is room for it, and returns the address for which
 // it counts; "": for none.
-func (c *crowd) count(address net.Addr, most int, now time.Time) (key string, ok bool) {
+func (c *connLimits) count(address net.Addr, most int, now time.Time) (key string, ok bool) {
 	if at, tcp := address.(*net.TCPAddr); tcp && !at.IP.IsLoopback() {
 		key = at.IP.String()
 	}
@@ -96,9 +96,9 @@ func (c *crowd) count(address net.Addr, most int, now time.Time) (key string, ok
 
 // refuseLocked counts a refusal and logs it, but not each one: clients that make too many connections
 // would fill the log.
-func (c *crowd) refuseLocked(address net.Addr, most int, now time.Time) {
+func (c *connLimits) refuseLocked(address net.Addr, most int, now time.Time) {
 	c.refused++
-	if !c.told.IsZero() && now.Sub(c.told) < crowdTellsOf {
+	if !c.told.IsZero() && now.Sub(c.told) < refusalLogEvery {
 		return
 	}
 	c.log.Warn("connections refused: connection limit reached for an address or in total", "remote", address.String(), "refused", c.refused,
@@ -106,7 +106,7 @@ func (c *crowd) refuseLocked(address net.Addr, most int, now time.Time) {
 	c.told, c.refused = now, 0
 }
 
-func (c *crowd) left(key string) {
+func (c *connLimits) left(key string) {
 	c.files.Elsewhere(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,15 +120,15 @@ func (c *crowd) left(key string) {
 }
 
 // nsq has connections that l accepts counted, and those that are too many closed.
-func (c *crowd) nsq(l net.Listener) net.Listener { return &boundListener{l, c, c.maxNSQ} }
+func (c *connLimits) nsq(l net.Listener) net.Listener { return &boundListener{l, c, c.maxNSQ} }
 
 // http does the same for a listener of HTTP, for which NSQ clients leave room.
-func (c *crowd) http(l net.Listener) net.Listener { return &boundListener{l, c, c.max} }
+func (c *connLimits) http(l net.Listener) net.Listener { return &boundListener{l, c, c.max} }
 
 type boundListener struct {
 	net.Listener
-	crowd *crowd
-	most  int // with so many connections of all listeners, no further one is taken
+	limits *connLimits
+	most   int // with so many connections of all listeners, no further one is taken
 }
 
 // Accept implements net.Listener.
@@ -138,7 +138,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		leave, ok := l.crowd.enter(conn.RemoteAddr(), l.most, time.Now())
+		leave, ok := l.limits.enter(conn.RemoteAddr(), l.most, time.Now())
 		if !ok {
 			_ = conn.Close()
 			continue

@@ -20,9 +20,9 @@ func from(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1
 
 func TestNoAddressTakesAllConnections(t *testing.T) {
 	var said bytes.Buffer
-	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	c := newConnLimits(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	now := time.Unix(1000, 0)
-	if own := newCrowd(400, &config.Limits{MaxConnections: 200, MaxOfAddress: 7}, nil, slog.New(slog.DiscardHandler)); own.maxAddress != 7 {
+	if own := newConnLimits(400, &config.Limits{MaxConnections: 200, MaxOfAddress: 7}, nil, slog.New(slog.DiscardHandler)); own.maxAddress != 7 {
 		t.Errorf("an address may have %d where 7 are set", own.maxAddress)
 	}
 	if c.max != 300 || c.maxAddress != 100 {
@@ -49,7 +49,7 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 	if n := strings.Count(said.String(), "\n"); n != 1 {
 		t.Errorf("%d lines for 50 refusals: %s", n, said.String())
 	}
-	now = now.Add(crowdTellsOf)
+	now = now.Add(refusalLogEvery)
 	enter("192.0.2.1")
 	if !strings.Contains(said.String(), "refused=50") {
 		t.Errorf("what was not told is not counted: %s", said.String())
@@ -75,7 +75,7 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 // A node uses some descriptors itself, however few there are.
 func TestSmallLimitLeavesTheNodeItsDescriptors(t *testing.T) {
 	for limit, want := range map[uint64][2]int{16: {4, 3}, 64: {16, 14}, 100: {36, 32}, 256: {192, 168}, 1024: {768, 672}} {
-		c := newCrowd(limit, &config.Limits{}, nil, slog.New(slog.DiscardHandler))
+		c := newConnLimits(limit, &config.Limits{}, nil, slog.New(slog.DiscardHandler))
 		if got := [2]int{c.max, c.maxNSQ}; got != want {
 			t.Errorf("of %d descriptors, clients get %v, want %v", limit, got, want)
 		}
@@ -84,7 +84,7 @@ func TestSmallLimitLeavesTheNodeItsDescriptors(t *testing.T) {
 
 // TestProbesAreAnsweredAtConnectionLimit has NSQ clients take all connections that they may.
 func TestProbesAreAnsweredAtConnectionLimit(t *testing.T) {
-	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
+	c := newConnLimits(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
 	take := func(wrap func(net.Listener) net.Listener, of int) (taken int) {
 		conns := make(chan net.Conn, of)
 		for range of {
@@ -124,7 +124,7 @@ func TestConnectionsAndFiles(t *testing.T) {
 	for i := range 60 {
 		open(i)
 	}
-	c := newCrowd(64, &config.Limits{MaxConnections: 20, MaxOfAddress: 1}, disk.Files, slog.New(slog.DiscardHandler))
+	c := newConnLimits(64, &config.Limits{MaxConnections: 20, MaxOfAddress: 1}, disk.Files, slog.New(slog.DiscardHandler))
 	leave, ok := c.enter(from("192.0.2.1"), c.max, time.Now())
 	if _, second := c.enter(from("192.0.2.1"), c.max, time.Now()); !ok || second || disk.Files.Given() != 1 {
 		t.Fatalf("%d files gave up descriptors for one connection", disk.Files.Given())
@@ -153,7 +153,7 @@ func (l one) Accept() (net.Conn, error) {
 }
 
 func TestExcessConnectionIsClosed(t *testing.T) {
-	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
+	c := newConnLimits(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
 	conns := make(chan net.Conn, 3)
 	var ends []net.Conn
 	for range 3 {

@@ -86,8 +86,8 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.disk = topicFiles(openFiles(), p.log)
-	crowd := newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log)
-	ls.WrapClients(crowd.nsq, crowd.http)
+	connLimits := newConnLimits(openFiles(), &o.Limits, p.disk.Files, p.log)
+	ls.WrapClients(connLimits.nsq, connLimits.http)
 	p.warnExposed(ls)
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -267,7 +267,7 @@ func (p *process) reloadCredentials(ctx context.Context, hangup chan struct{}) {
 
 func (p *process) refreshCredentials() {
 	for _, certs := range p.allCertificates() {
-		certs.refreshAndSay(p.log, "")
+		certs.refreshAndLog(p.log, "")
 	}
 	if p.secret != nil {
 		if err := p.secret.refresh(); err != nil {

@@ -172,13 +172,13 @@ func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
 			return
 		case <-tick.C:
 		}
-		said = c.refreshAndSay(log, said)
+		said = c.refreshAndLog(log, said)
 	}
 }
 
-// refreshAndSay refreshes, logs a result that differs from the previous one, and returns the
+// refreshAndLog refreshes, logs a result that differs from the previous one, and returns the
 // result.
-func (c *certificates) refreshAndSay(log *slog.Logger, said string) string {
+func (c *certificates) refreshAndLog(log *slog.Logger, said string) string {
 	changed, err := c.refresh()
 	switch {
 	case err != nil && err.Error() != said:

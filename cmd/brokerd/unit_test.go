@@ -149,7 +149,7 @@ func TestInvalidCertificateNeverReplacesValidOne(t *testing.T) {
 	for _, step := range steps {
 		out.Reset()
 		step.change()
-		said = certs.refreshAndSay(log, said)
+		said = certs.refreshAndLog(log, said)
 		if got := served(t, server); got != step.served {
 			t.Errorf("%s: %s is served, want %s", step.name, got, step.served)
 		}

@@ -284,7 +284,7 @@ func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 		if got, err := io.ReadAll(pipeTo(t, n, "x", addr)); len(got) != 0 || err != nil {
 			t.Errorf("a third of one host: %x, %v", got, err)
 		}
-		for range 8 { // they leave the lobby at once
+		for range 8 { // they are verified at once
 			c := pipeTo(t, n, "y", addr)
 			c.Write(encodeHello(&Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, ClusterID: "c1", Node: "y", Session: 9}))
 			if _, err := readHello(c); err != nil {

@@ -18,14 +18,14 @@ import (
 // Transport is one node's end of all connections to others. Its methods may be
 // called by many goroutines.
 type Transport struct {
-	options Options
-	pool    chunkPool
-	memory  frameMemory
-	lobby   *lobby
-	places  chan struct{} // holds one for each connection that a member made
-	ledger  ledger
-	raft    *raftListener
-	opened  atomic.Uint64 // connections made, for session numbers
+	options    Options
+	pool       chunkPool
+	memory     frameMemory
+	unverified *unverified
+	places     chan struct{} // holds one for each connection that a member made
+	ledger     ledger
+	raft       *raftListener
+	opened     atomic.Uint64 // connections made, for session numbers
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -41,7 +41,7 @@ func New(o Options) (*Transport, error) {
 	}
 	t := &Transport{
 		options: o, memory: frameMemory{max: o.FrameMemory},
-		lobby: newLobby(o.MaxVisitors, o.MaxVisitorsHost), places: make(chan struct{}, o.MaxConnections),
+		unverified: newUnverified(o.MaxVisitors, o.MaxVisitorsHost), places: make(chan struct{}, o.MaxConnections),
 	}
 	t.ledger.counts = make(map[statsKey]*counters)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -96,7 +96,7 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		failures = 0
-		leave, ok := t.lobby.enter(conn.RemoteAddr())
+		leave, ok := t.unverified.enter(conn.RemoteAddr())
 		if !ok {
 			conn.Close()
 			continue
@@ -226,7 +226,7 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Co
 		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // the peer may have disconnected
 		return nil, hello, refused
 	}
-	if !hello.Class.visits() && !p.seat() {
+	if !hello.Class.visits() && !p.admit() {
 		return nil, hello, errTooMany
 	}
 	answer := t.hello(hello.Class, hello.Node, hello.Session)

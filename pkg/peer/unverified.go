@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// lobby counts the connections whose other end has not proved yet that it is a member, in total and
+// unverified counts the connections whose other end has not proved yet that it is a member, in total and
 // for each host.
-type lobby struct {
+type unverified struct {
 	max, maxHost int
 
 	mu    sync.Mutex     // guards what follows
@@ -16,13 +16,13 @@ type lobby struct {
 	hosts map[string]int // by host; no entry is 0
 }
 
-func newLobby(max, maxHost int) *lobby {
-	return &lobby{max: max, maxHost: maxHost, hosts: map[string]int{}}
+func newUnverified(max, maxHost int) *unverified {
+	return &unverified{max: max, maxHost: maxHost, hosts: map[string]int{}}
 }
 
 // enter reserves a slot for a connection from an address if one is free. leave releases the slot;
 // it may be called again.
-func (l *lobby) enter(from net.Addr) (leave func(), ok bool) {
+func (l *unverified) enter(from net.Addr) (leave func(), ok bool) {
 	host := from.String()
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -37,7 +37,7 @@ func (l *lobby) enter(from net.Addr) (leave func(), ok bool) {
 	return sync.OnceFunc(func() { l.left(host) }), true
 }
 
-func (l *lobby) left(host string) {
+func (l *unverified) left(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
@@ -48,28 +48,28 @@ func (l *lobby) left(host string) {
 
 var errTooMany = errors.New("too many connections from members")
 
-// place is what one accepted connection occupies: a place in the lobby until it has introduced
+// place is what one accepted connection occupies: a slot among the unverified connections until it has introduced
 // itself as a member's, and a place among the members from just before that.
 type place struct {
-	leave   func()        // leaves the lobby; may be called again
-	members chan struct{} // holds one for each member's connection
-	seated  bool
+	leave    func()        // releases the slot among the unverified connections; may be called again
+	members  chan struct{} // holds one for each member's connection
+	admitted bool
 }
 
-// seat reserves a slot among the members' if one is free.
-func (p *place) seat() bool {
+// admit reserves a slot among the members' if one is free.
+func (p *place) admit() bool {
 	select {
 	case p.members <- struct{}{}:
-		p.seated = true
+		p.admitted = true
 	default:
 	}
-	return p.seated
+	return p.admitted
 }
 
 // free releases all slots of the connection.
 func (p *place) free() {
 	p.leave()
-	if p.seated {
+	if p.admitted {
 		<-p.members
 	}
 }

@@ -40,7 +40,7 @@ func descriptorMistakes() []mistake {
 			old: "f.over() && f.giveUp()", with: "false", tests: []string{"./pkg/vfs"}, run: "TestConnectionsTake",
 		},
 		{
-			name: "a connection that has ended keeps a descriptor from files", file: "cmd/brokerd/crowd.go",
+			name: "a connection that has ended keeps a descriptor from files", file: "cmd/brokerd/connlimits.go",
 			old: "\tc.files.Elsewhere(-1)\n", with: "", tests: []string{"./cmd/brokerd"}, run: "TestConnectionsAndFiles",
 		},
 		{

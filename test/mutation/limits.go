@@ -162,12 +162,12 @@ func edgeMistakes() []mistake {
 	web := []string{"./pkg/admin"}
 	return []mistake{
 		{
-			name: "one address takes all connections", file: "cmd/brokerd/crowd.go",
+			name: "one address takes all connections", file: "cmd/brokerd/connlimits.go",
 			old: `key != "" && c.of[key] >= c.maxAddress`, with: `key == "" && c.of[key] >= c.maxAddress`,
 			tests: []string{"./cmd/brokerd"}, run: "TestNoAddressTakesAllConnections",
 		},
 		{
-			name: "NSQ clients leave no connection for probes", file: "cmd/brokerd/crowd.go",
+			name: "NSQ clients leave no connection for probes", file: "cmd/brokerd/connlimits.go",
 			old: "return &boundListener{l, c, c.maxNSQ}", with: "return &boundListener{l, c, c.max}",
 			tests: []string{"./cmd/brokerd"}, run: "ProbesAreAnswered",
 		},
