@@ -76,16 +76,16 @@ func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 
 // fullDisk handles a full disk.
 type fullDisk struct {
-	o         *Options
-	log       *slog.Logger
-	life      *life
-	disk      *diskspace.Space
-	handovers *handovers
-	removal   *removal.Remover
-	propose   func(context.Context, meta.Command) (meta.Result, error)
-	yielding  atomic.Bool // leaderships are being transferred because the disk is full
-	purged    time.Time   // when a deleted topic was last purged
-	unsaid    bool        // the metadata does not know the state of the disk, which was logged
+	o          *Options
+	log        *slog.Logger
+	life       *life
+	disk       *diskspace.Space
+	handovers  *handovers
+	removal    *removal.Remover
+	propose    func(context.Context, meta.Command) (meta.Result, error)
+	yielding   atomic.Bool // leaderships are being transferred because the disk is full
+	purged     time.Time   // when a deleted topic was last purged
+	unrecorded bool        // the metadata does not know the state of the disk, which was logged
 }
 
 // report records in the metadata whether this node's disk accepts publishes, if the metadata says
@@ -105,9 +105,9 @@ func (d *fullDisk) report(ctx context.Context) {
 	}
 	full := d.disk.Full(now)
 	if self.DiskFull == full {
-		d.unsaid = false
+		d.unrecorded = false
 	} else {
-		d.say(ctx, self, full)
+		d.recordDisk(ctx, self, full)
 	}
 	if full && d.disk.Low() {
 		d.yield()
@@ -115,14 +115,14 @@ func (d *fullDisk) report(ctx context.Context) {
 	}
 }
 
-// say records in the metadata whether this node's disk is full. A failure is logged once: other
+// recordDisk records in the metadata whether this node's disk is full. A failure is logged once: other
 // nodes act on the earlier state.
-func (d *fullDisk) say(ctx context.Context, self *meta.Node, full bool) {
+func (d *fullDisk) recordDisk(ctx context.Context, self *meta.Node, full bool) {
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)
 	defer cancel()
 	c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
-	if _, err := d.propose(bounded, c); err != nil && !d.unsaid {
-		d.unsaid = true
+	if _, err := d.propose(bounded, c); err != nil && !d.unrecorded {
+		d.unrecorded = true
 		d.log.Warn("cannot record in the metadata whether the disk of this node is full; other nodes act on the earlier state; retrying at each disk check", "full", full, "error", err)
 	}
 }

@@ -42,24 +42,24 @@ type leavers struct {
 	topics   *Topics
 	converge func(topic string) error
 
-	mu   sync.Mutex // guards said
-	said map[meta.NodeID]uint64
+	mu        sync.Mutex // guards announced
+	announced map[meta.NodeID]uint64
 }
 
 func (l *leavers) add(id meta.NodeID, incarnation uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.said == nil {
-		l.said = map[meta.NodeID]uint64{}
+	if l.announced == nil {
+		l.announced = map[meta.NodeID]uint64{}
 	}
-	l.said[id] = max(l.said[id], incarnation)
+	l.announced[id] = max(l.announced[id], incarnation)
 }
 
 // has reports whether the current process of a node announced its stop.
 func (l *leavers) has(n *meta.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return n.Incarnation <= l.said[n.ID]
+	return n.Incarnation <= l.announced[n.ID]
 }
 
 // leave asks the leaders of this node's replicas to continue without it. It returns when they do,

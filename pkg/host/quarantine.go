@@ -31,11 +31,11 @@ import (
 // damage was found, so no replica counts on what it lacks. The only in-sync replica serves the rest
 // of its data.
 
-// handOnTimeout bounds how long a replica in quarantine tries to make another one lead in its
-// place; handOnAgain is the pause after that.
+// transferAwayTimeout bounds how long a replica in quarantine tries to make another one lead in its
+// place; transferAwayRetry is the pause after that.
 const (
-	handOnTimeout = 5 * time.Second
-	handOnAgain   = time.Second
+	transferAwayTimeout = 5 * time.Second
+	transferAwayRetry   = time.Second
 )
 
 // condition is the known state of a replica's data.
@@ -161,7 +161,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		return false, nil
 	case !inSync:
 		q.log.Warn("damaged replica has left the in-sync set; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", hp.index)
-		return true, q.startAnew(h, hp, t)
+		return true, q.copyAgain(h, hp, t)
 	case !leads && !q.suspects.reported(hp, p):
 		q.roles.step(h, hp)
 		q.suspects.report(h, hp.index, q.suspects.standing(hp))
@@ -172,7 +172,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 	case state == suspected:
 		return true, nil // its leader removes it from the in-sync set and compares logs
 	case p.Leader == q.o.Self:
-		q.handOn(h, hp.index)
+		q.transferAway(h, hp.index)
 		if condition(hp.state.Load()) == damaged {
 			return true, nil // until another replica leads
 		}
@@ -181,17 +181,17 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 	return false, nil
 }
 
-// handOn makes another in-sync replica lead a partition. If a graceful transfer fails, because
+// transferAway makes another in-sync replica lead a partition. If a graceful transfer fails, because
 // followers cannot be served from a damaged log, this replica is reported as suspect, which deposes
 // it. If no other replica can lead, this one continues after a pause, if it leads. A replica
 // without data to lead with retries for as long as the metadata names it as leader.
-func (q *Quarantine) handOn(h *Topic, i int) {
+func (q *Quarantine) transferAway(h *Topic, i int) {
 	hp := h.Held(i)
-	if hp != nil && !hp.handing.CompareAndSwap(false, true) {
+	if hp != nil && !hp.transferring.CompareAndSwap(false, true) {
 		return
 	}
 	q.life.running.Go(func() {
-		err := q.tryHandOn(h, i)
+		err := q.tryTransferAway(h, i)
 		if err != nil {
 			q.log.Warn("damaged leader cannot transfer leadership; reporting it so that another replica is elected",
 				"topic", h.Name, "partition", i, "error", err)
@@ -199,13 +199,13 @@ func (q *Quarantine) handOn(h *Topic, i int) {
 		if err != nil && hp != nil && q.elsewhere(h, i) {
 			q.suspects.report(h, i, q.suspects.standing(hp))
 		}
-		for err != nil && beat.Pause(q.life.ctx, handOnAgain) && hp != nil && q.mustLead(h, hp) {
-			err = q.tryHandOn(h, i)
+		for err != nil && beat.Pause(q.life.ctx, transferAwayRetry) && hp != nil && q.mustLead(h, hp) {
+			err = q.tryTransferAway(h, i)
 		}
 		if hp == nil {
 			return
 		}
-		hp.handing.Store(false)
+		hp.transferring.Store(false)
 		if lp := hp.Led.Load(); lp != nil && err != nil {
 			lp.Part.Resume() // the damage will be met again, and handled again
 		}
@@ -219,8 +219,8 @@ func (q *Quarantine) mustLead(h *Topic, hp *Held) bool {
 		h.Held(hp.index) == hp && hp.Led.Load() == nil
 }
 
-func (q *Quarantine) tryHandOn(h *Topic, i int) error {
-	ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
+func (q *Quarantine) tryTransferAway(h *Topic, i int) error {
+	ctx, cancel := context.WithTimeout(q.life.ctx, transferAwayTimeout)
 	defer cancel()
 	if h.Led(i) != nil {
 		return q.leaderships.one(ctx, forward.Transfer{Topic: h.Name, Incarnation: h.Incarnation, Partition: i})
@@ -276,8 +276,8 @@ func (q *Quarantine) forgotten(h *Topic, p *meta.Partition, i int) error {
 	return nil
 }
 
-// startAnew sets a replica's data aside and opens it empty.
-func (q *Quarantine) startAnew(h *Topic, hp *Held, t *meta.Topic) error {
+// copyAgain sets a replica's data aside and opens it empty.
+func (q *Quarantine) copyAgain(h *Topic, hp *Held, t *meta.Topic) error {
 	q.roles.step(h, hp)
 	if err := q.forgotten(h, &t.Partitions[hp.index], hp.index); err != nil {
 		return err
@@ -333,7 +333,7 @@ func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionEr
 	hp.Replica.MarkDamaged(err)
 	hp.markDamaged()
 	if q.elsewhere(h, hp.index) {
-		q.handOn(h, hp.index)
+		q.transferAway(h, hp.index)
 	} else {
 		q.repairer.found(h, hp, err)
 	}
@@ -370,7 +370,7 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	switch {
 	case hp.Led.Load() == nil:
 	case q.elsewhere(h, hp.index):
-		q.handOn(h, hp.index)
+		q.transferAway(h, hp.index)
 	default:
 		q.repairer.start(h, hp)
 	}

@@ -262,7 +262,7 @@ func (m *repairer) markDamaged(hp *Held, d commitlog.Damage) {
 // begin begins a new epoch in the metadata, in which this replica leads with the ranges in its log.
 // The log is closed and opened for that: see put.
 func (m *repairer) begin(h *Topic, hp *Held, p *meta.Partition) bool {
-	ctx, cancel := context.WithTimeout(m.life.ctx, handOnTimeout)
+	ctx, cancel := context.WithTimeout(m.life.ctx, transferAwayTimeout)
 	defer cancel()
 	r, err := m.o.proposeObserved(ctx, meta.ElectLeaders{Elections: []meta.Election{{
 		Topic: h.Name, Incarnation: h.Incarnation, Partition: hp.index, Version: p.Version, Leader: m.o.Self, Reason: meta.ReasonRepair,

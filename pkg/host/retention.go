@@ -23,8 +23,8 @@ const smallLog = 1 << 20
 // is read at a start after a crash. An idle log is recorded completely. Recording thousands of
 // busy logs in every round would keep the disk from publishes.
 const (
-	noteBytes = 256 << 10
-	noteAge   = time.Minute
+	recordAfterBytes = 256 << 10
+	recordAfter      = time.Minute
 )
 
 // TrashFor is how long messages are kept for an undo of an operator's change of a channel,
@@ -100,7 +100,7 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.disk.Low() {
 		keep.Hold = &floor
 	}
-	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))
+	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.minUnrecorded(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // logged when failures begin
 		if failed {
@@ -109,14 +109,14 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	}
 }
 
-// leastNote returns how many bytes must have been appended to a log before its durable end is
+// minUnrecorded returns how many bytes must have been appended to a log before its durable end is
 // recorded again.
-func (hp *Held) leastNote(now time.Time) int64 {
-	if hp.idle || now.Sub(hp.notedAt) >= noteAge {
-		hp.notedAt = now
+func (hp *Held) minUnrecorded(now time.Time) int64 {
+	if hp.idle || now.Sub(hp.recordedAt) >= recordAfter {
+		hp.recordedAt = now
 		return 0
 	}
-	return noteBytes
+	return recordAfterBytes
 }
 
 // keptFor returns how long finished messages stay: as configured for the topic, and as long as the

@@ -20,17 +20,17 @@ func TestBusyLogsAreRecordedRarely(t *testing.T) {
 		{0, false, true}, // it is not known when it was noted
 		{DefaultRetentionInterval, false, false},
 		{DefaultRetentionInterval, true, true},
-		{noteAge - 1, false, false},
+		{recordAfter - 1, false, false},
 		{1, false, true},
-		{noteAge - 1, false, false},
+		{recordAfter - 1, false, false},
 	} {
 		at = at.Add(x.after)
 		hp.idle = x.idle
-		want := int64(noteBytes)
+		want := int64(recordAfterBytes)
 		if x.whole {
 			want = 0
 		}
-		if got := hp.leastNote(at); got != want {
+		if got := hp.minUnrecorded(at); got != want {
 			t.Errorf("round %d: it is noted from %d bytes on, want %d", i, got, want)
 		}
 	}

@@ -42,14 +42,14 @@ type Held struct {
 	Standby atomic.Pointer[topic.Standby] // nil if it is not on standby
 	lease   atomic.Pointer[lease.Lease]   // of the last term; nil if there was none, or this node is alone
 
-	state   atomic.Int32            // a condition
-	handing atomic.Bool             // another replica is to lead because of the state
-	view    coord.View              // the view that the role is based on; zero: no role. Used in the partition's lane
-	matched atomic.Pointer[matched] // the last metadata applied without an error; nil: none
+	state        atomic.Int32            // a condition
+	transferring atomic.Bool             // another replica is to lead because of the state
+	view         coord.View              // the view that the role is based on; zero: no role. Used in the partition's lane
+	matched      atomic.Pointer[matched] // the last metadata applied without an error; nil: none
 
 	endBefore     seq.Offset     // of the log at the last round of retention; only its goroutine uses it
 	idle          bool           // nothing was appended in the last round; likewise
-	notedAt       time.Time      // when the durable end was last recorded, whatever the amount; likewise
+	recordedAt    time.Time      // when the durable end was last recorded, whatever the amount; likewise
 	storing       atomic.Bool    // its positions are being stored
 	unstored      bool           // the last checkpoint failed; used by the goroutine that stores
 	unreadable    time.Time      // since when its positions keep it from leading; zero: they do not. Used in the partition's lane

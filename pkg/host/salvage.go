@@ -49,9 +49,9 @@ func (q *Quarantine) openedPositions(h *Topic, hp *Held, v coord.View, err error
 		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
 	})
 	// The other may have the same problem and transfer in turn.
-	if now := time.Now(); up && now.Sub(hp.handedOn) >= handOnAgain {
+	if now := time.Now(); up && now.Sub(hp.handedOn) >= transferAwayRetry {
 		hp.handedOn = now
-		q.handOn(h, hp.index)
+		q.transferAway(h, hp.index)
 	}
 	return fmt.Errorf("cannot lead: %w", err)
 }
@@ -203,7 +203,7 @@ func (r *roleErrors) refused(key roleKey, now time.Time) (first, handle bool) {
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.appends, func(_ roleKey, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
 	x, known := r.appends[key]
-	if handle = now.Sub(x.handled) >= handOnAgain; handle {
+	if handle = now.Sub(x.handled) >= transferAwayRetry; handle {
 		x.handled = now
 	}
 	x.last = now
@@ -229,7 +229,7 @@ func (rs *roles) onRefusal(h *Topic, i int) func(error) {
 					"topic", h.Name, "partition", i, "error", err)
 			}
 			if h.Led(i) != nil && rs.quarantine.elsewhere(h, i) {
-				rs.quarantine.handOn(h, i)
+				rs.quarantine.transferAway(h, i)
 			}
 		})
 	}

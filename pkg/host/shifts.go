@@ -16,7 +16,7 @@ const namedShifts = 8
 // the log: a thousand partitions that move at once are one line.
 type shifts struct {
 	mu    sync.Mutex // guards what follows
-	came  tally
+	began tally
 	ended tally
 }
 
@@ -47,7 +47,7 @@ func (s *shifts) begin(log *slog.Logger, topic string, lp *Led) {
 	log.Debug("started leading partition", "topic", topic, "partition", lp.Index, "epoch", epoch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came.add(topic, lp.Index, epoch)
+	s.began.add(topic, lp.Index, epoch)
 }
 
 // end records that this node no longer leads a partition, and why.
@@ -62,11 +62,11 @@ func (s *shifts) end(log *slog.Logger, topic string, lp *Led, why error) {
 // sumUp logs the changes since the last call, if there are any.
 func (s *shifts) sumUp(log *slog.Logger) {
 	s.mu.Lock()
-	came, ended := s.came, s.ended
-	s.came, s.ended = tally{}, tally{}
+	began, ended := s.began, s.ended
+	s.began, s.ended = tally{}, tally{}
 	s.mu.Unlock()
-	if came.n > 0 {
-		log.Info("started leading partitions", "count", came.n, "partitions", came.String())
+	if began.n > 0 {
+		log.Info("started leading partitions", "count", began.n, "partitions", began.String())
 	}
 	if ended.n > 0 {
 		log.Info("stopped leading partitions", "count", ended.n, "partitions", ended.String())

@@ -11,7 +11,7 @@ import (
 func TestManyLeadershipChangesAreOneLogLine(t *testing.T) {
 	var s shifts
 	for i := range namedShifts + 2 {
-		s.came.add("t", i, seq.Epoch(i+1))
+		s.began.add("t", i, seq.Epoch(i+1))
 	}
 	var j logtest.Journal
 	log := slog.New(slog.NewTextHandler(&j, nil))

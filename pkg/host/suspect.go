@@ -109,7 +109,7 @@ func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
 			switch {
 			case err != nil:
 				q.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
-				if !beat.Pause(q.life.ctx, handOnAgain) {
+				if !beat.Pause(q.life.ctx, transferAwayRetry) {
 					return
 				}
 			case q.done(key, s):
@@ -172,7 +172,7 @@ func (q *suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
 	if self == nil {
 		return failure.NodeNotFound
 	}
-	ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
+	ctx, cancel := context.WithTimeout(q.life.ctx, transferAwayTimeout)
 	defer cancel()
 	r, err := q.o.Meta.Propose(ctx, meta.ReportSuspects{
 		Node: self.ID, Incarnation: self.Incarnation,
@@ -201,7 +201,7 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 			if t == nil || i >= len(t.Partitions) {
 				return
 			}
-			ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
+			ctx, cancel := context.WithTimeout(q.life.ctx, transferAwayTimeout)
 			r, err := q.o.proposeObserved(ctx, yielding(h, i, y, &t.Partitions[i], moved))
 			cancel()
 			err = errors.Join(append(r.Failed, err)...)
@@ -213,7 +213,7 @@ func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
 				continue
 			}
 			q.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.Name, "partition", i, "to", y.To, "error", err)
-			if !beat.Pause(q.life.ctx, handOnAgain) {
+			if !beat.Pause(q.life.ctx, transferAwayRetry) {
 				return
 			}
 		}

@@ -52,8 +52,8 @@ func TestRefusedAppendsAreHandledAgain(t *testing.T) {
 		first, handle bool
 	}{
 		{0, true, true},
-		{handOnAgain / 2, false, false},
-		{handOnAgain / 2, false, true},
+		{transferAwayRetry / 2, false, false},
+		{transferAwayRetry / 2, false, true},
 		{refusalsShown, false, true},
 		{refusalsShown + 1, true, true},
 	} {

@@ -239,7 +239,7 @@ func quotaMistakes() []mistake {
 		},
 		{
 			name: "a leader that cannot append tries to hand on once", file: "pkg/host/salvage.go",
-			old: "handle = now.Sub(x.handled) >= handOnAgain; handle {", with: "handle = !known; handle {",
+			old: "handle = now.Sub(x.handled) >= transferAwayRetry; handle {", with: "handle = !known; handle {",
 			tests: []string{"./pkg/host"}, run: "RefusedAppends",
 		},
 		{

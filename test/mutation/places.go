@@ -29,7 +29,7 @@ func placeMistakes() []mistake {
 		},
 		{
 			name: "a busy log is noted in every round", file: "pkg/host/retention.go",
-			old: "	return noteBytes\n", with: "	return 0\n", tests: []string{"./pkg/host"}, run: "TestBusyLogs",
+			old: "	return recordAfterBytes\n", with: "	return 0\n", tests: []string{"./pkg/host"}, run: "TestBusyLogs",
 		},
 		{
 			name: "a busy log is never noted", file: "pkg/commitlog/log.go",

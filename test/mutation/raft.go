@@ -14,7 +14,7 @@ func raftMistakes() []mistake {
 		},
 		{
 			name: "raft: a full disk purges nothing that the metadata has not recorded", file: "pkg/host/disk.go",
-			old: "\t\td.say(ctx, self, full)\n", with: "\t\td.say(ctx, self, full)\n\t\treturn\n", tests: []string{"./pkg/host"}, run: "TestFullDiskPurgesIfMetadataCannotRecordIt",
+			old: "\t\td.recordDisk(ctx, self, full)\n", with: "\t\td.recordDisk(ctx, self, full)\n\t\treturn\n", tests: []string{"./pkg/host"}, run: "TestFullDiskPurgesIfMetadataCannotRecordIt",
 		},
 		{
 			name: "raft: a full disk leaves nothing for votes", file: "pkg/meta/raftstore/reserve.go",

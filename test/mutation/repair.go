@@ -46,7 +46,7 @@ func repairMistakes() []mistake {
 		},
 		{
 			name: "a leader without positions asks replicas that are down to lead", file: "pkg/host/salvage.go",
-			old: "up && now.Sub(hp.handedOn) >= handOnAgain", with: "(up || true) && now.Sub(hp.handedOn) >= handOnAgain",
+			old: "up && now.Sub(hp.handedOn) >= transferAwayRetry", with: "(up || true) && now.Sub(hp.handedOn) >= transferAwayRetry",
 			tests: []string{"./pkg/broker"}, run: "TestLoneLeaderWithoutPositions",
 		},
 		{
