@@ -1,9 +1,11 @@
 package channel
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -53,5 +55,64 @@ func TestDepthBeforeManyHiddenDeferrals(t *testing.T) {
 		if c := s.Counts(end); c.Depth != int64(end+1)/2 {
 			t.Errorf("up to %d: a depth of %d, want %d", end, c.Depth, (end+1)/2)
 		}
+	}
+}
+
+// TestHiddenMessageDoesNotDelayOthers: a message of a paused topic becomes ready before it is visible.
+func TestHiddenMessageDoesNotDelayOthers(t *testing.T) {
+	const end = 3
+	now := moveTime
+	take := func(s *State, end seq.Offset) (out []seq.Offset) {
+		for _, d := range s.Take(now, 1, time.Hour, 9, end, nil) {
+			out = append(out, d.Offset)
+		}
+		return out
+	}
+	s := New(0, false)
+	if got := take(s, end); len(got) != end {
+		t.Fatalf("took %v", got)
+	}
+	for o := seq.Offset(end); o < 6; o++ {
+		s.Defer(o, now, time.Second)
+	}
+	Await(s, 7, 2, now, 0)
+	now = now.Add(2 * time.Second)
+	s.Expire(now, nil)
+	for o := range seq.Offset(end) {
+		if err := s.Requeue(o, 1, now, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.HasReady(now, end) {
+		t.Error("nothing is ready")
+	}
+	if got := take(s, end); !slices.Equal(got, []seq.Offset{0, 1, 2}) {
+		t.Errorf("took %v, want 0, 1 and 2, which are visible", got)
+	}
+	if got := take(s, end); len(got) > 0 || s.HasReady(now, end) {
+		t.Errorf("took %v, which are not visible", got)
+	}
+	if err := s.Requeue(0, 1, now, 0); err != nil {
+		t.Fatal(err)
+	}
+	FinishAny(s, 4)
+	if got := take(s, 8); !slices.Equal(got, []seq.Offset{6, 7, 3, 5, 0}) {
+		t.Errorf("took %v once all are visible", got)
+	}
+	if c := s.Counts(8); c.Depth != 0 || c.InFlight != 7 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestHiddenMessageIsDeliveredInOrder: a channel becomes strict while a message of a paused topic waits.
+func TestHiddenMessageIsDeliveredInOrder(t *testing.T) {
+	s := New(3, false)
+	s.Defer(3, moveTime, time.Second)
+	if later := moveTime.Add(time.Second); s.HasReady(later, 3) || !s.HasReady(later, 4) || s.HasReady(later, 3) {
+		t.Fatalf("%d ready", s.ready)
+	}
+	SetOrder(s, policy.Strict)
+	if got := s.Take(moveTime, 1, time.Minute, 9, 5, nil); len(got) != 1 || got[0].Offset != 3 {
+		t.Errorf("took %v", got)
 	}
 }

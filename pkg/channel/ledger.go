@@ -187,14 +187,6 @@ func (l *ledger) fall(slot int32) {
 	l.t.fallen = append(l.t.fallen, cell{l.t.slots[slot].offset, slot})
 }
 
-func (l *ledger) firstReady(end seq.Offset) (int32, bool) {
-	if l.ready == 0 {
-		return 0, false
-	}
-	slot := l.t.ready.head
-	return slot, slot != 0 && l.t.slots[slot].offset < end
-}
-
 // skip moves the cursor over finished and tracked offsets and reports whether there is a fresh
 // message below end.
 func (l *ledger) skip(end seq.Offset) bool {

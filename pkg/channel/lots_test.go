@@ -20,6 +20,12 @@ func checkLots(t *tracked) error {
 		}
 		listed++
 	}
+	for slot := t.aside.list.head; slot != 0; slot = t.slots[slot].next {
+		if m := &t.slots[slot]; m.place != ready || m.due != setAside || m.offset < t.aside.least {
+			return fmt.Errorf("offset %d of lot %d is set aside in place %d, those from %d on are", m.offset, m.due, m.place, t.aside.least)
+		}
+		listed++
+	}
 	for i, l := range t.lots.of {
 		for slot := l.head; slot != 0; slot = t.slots[slot].next {
 			if m := &t.slots[slot]; m.place != ready || m.due != int64(i+1) {

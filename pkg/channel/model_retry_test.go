@@ -59,7 +59,8 @@ func (m *model) setPolicy(p policy.Policy) {
 		}
 	}
 	gone := func(o seq.Offset) bool { return slices.Contains(moved, o) }
-	m.queue, m.spent = slices.DeleteFunc(m.queue, gone), slices.DeleteFunc(m.spent, gone)
+	m.unqueue(gone)
+	m.spent = slices.DeleteFunc(m.spent, gone)
 	m.fall(moved)
 }
 

@@ -19,6 +19,7 @@ type model struct {
 	floor, cursor seq.Offset
 	at            map[seq.Offset]*entry // messages that are not simply fresh, from the floor on
 	queue         []seq.Offset          // ready
+	aside         []seq.Offset          // ready, and not visible when it was their turn
 	clock         int                   // numbers the deadlines and deferrals
 	ordered       bool
 	paused        bool
@@ -88,6 +89,21 @@ func (m *model) settle() {
 	m.cursor = max(m.cursor, m.floor)
 }
 
+// look sets ready messages aside that are not visible, until the first that is.
+func (m *model) look(end seq.Offset) {
+	if slices.ContainsFunc(m.aside, func(o seq.Offset) bool { return o < end }) {
+		m.queue, m.aside = append(m.aside, m.queue...), nil
+	}
+	for len(m.queue) > 0 && m.queue[0] >= end {
+		m.queue, m.aside = m.queue[1:], append(m.aside, m.queue[0])
+	}
+}
+
+// unqueue removes messages from those that are ready.
+func (m *model) unqueue(gone func(seq.Offset) bool) {
+	m.queue, m.aside = slices.DeleteFunc(m.queue, gone), slices.DeleteFunc(m.aside, gone)
+}
+
 // next returns the message that a Take would return.
 func (m *model) next(end seq.Offset) (o seq.Offset, repeated, ok bool) {
 	for m.at[m.cursor] != nil && m.cursor < end && !m.ordered {
@@ -99,7 +115,8 @@ func (m *model) next(end seq.Offset) (o seq.Offset, repeated, ok bool) {
 		return m.floor, e != nil, ok
 	}
 	fresh := m.cursor < end
-	if len(m.queue) > 0 && m.queue[0] < end && (!fresh || !m.freshTurn || m.at[m.queue[0]].attempts == 0) {
+	m.look(end)
+	if len(m.queue) > 0 && (!fresh || !m.freshTurn || m.at[m.queue[0]].attempts == 0) {
 		return m.queue[0], true, true
 	}
 	return m.cursor, false, fresh
@@ -109,7 +126,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 	if m.paused {
 		return nil
 	}
-	if len(m.queue) == 0 || m.ordered {
+	if len(m.queue)+len(m.aside) == 0 || m.ordered {
 		m.promote(now)
 	}
 	for range max {
@@ -118,7 +135,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 			break
 		}
 		if repeated {
-			m.queue = slices.DeleteFunc(m.queue, func(q seq.Offset) bool { return q == o })
+			m.unqueue(func(q seq.Offset) bool { return q == o })
 		} else {
 			m.at[o] = &entry{}
 			m.cursor++
@@ -240,7 +257,7 @@ func (m *model) advance(start seq.Offset) {
 		return
 	}
 	maps.DeleteFunc(m.at, func(o seq.Offset, _ *entry) bool { return o < start })
-	m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o < start })
+	m.unqueue(func(o seq.Offset) bool { return o < start })
 	m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o < start })
 	m.lapsed = slices.DeleteFunc(m.lapsed, func(o seq.Offset) bool { return o < start })
 	m.floor, m.cursor = start, max(m.cursor, start)
@@ -253,7 +270,7 @@ func (m *model) seek(o seq.Offset) {
 
 // restart discards all state that a checkpoint does not contain.
 func (m *model) restart() {
-	m.cursor, m.freshTurn, m.paused, m.queue, m.spent, m.lapsed = m.floor, false, false, nil, nil, nil
+	m.cursor, m.freshTurn, m.paused, m.queue, m.aside, m.spent, m.lapsed = m.floor, false, false, nil, nil, nil, nil
 	m.policy, m.backedOff = policy.Policy{}, 0
 	var last []seq.Offset // an operator had them delivered
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
@@ -280,7 +297,7 @@ func (m *model) restart() {
 }
 
 // check compares a state with the model, and the state with its invariants.
-func (m *model) check(s *State, now time.Time, end seq.Offset) error {
+func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 	if err := check(s); err != nil {
 		return err
 	}
@@ -338,9 +355,9 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 	some := false
 	if !m.paused {
 		m.promote(now)
-		_, _, some = m.next(end)
+		_, _, some = m.next(visible)
 	}
-	if got := s.HasReady(now, end); got != some {
+	if got := s.HasReady(now, visible); got != some {
 		return fmt.Errorf("has ready: %v", got)
 	}
 	return nil

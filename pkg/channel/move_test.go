@@ -63,20 +63,16 @@ func (m *model) move(c Copy, now time.Time) {
 		if e.known = nil; e.state == InFlight {
 			e.known = &name
 		}
-		if i := slices.Index(m.queue, c.From); i >= 0 {
-			m.queue[i] = c.To
-		}
-		if i := slices.Index(m.spent, c.From); i >= 0 {
-			m.spent[i] = c.To
-		}
-		if i := slices.Index(m.lapsed, c.From); i >= 0 {
-			m.lapsed[i] = c.To
+		for _, list := range [][]seq.Offset{m.queue, m.aside, m.spent, m.lapsed} {
+			if i := slices.Index(list, c.From); i >= 0 {
+				list[i] = c.To
+			}
 		}
 	}
 	e = m.at[c.To]
 	e.attempts = max(e.attempts, c.Attempts)
 	if (e.state == Ready || e.state == Deferred) && c.Rest > 0 {
-		m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o == c.To })
+		m.unqueue(func(o seq.Offset) bool { return o == c.To })
 		m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o == c.To })
 		e.held = false // it was released
 		m.deferUntil(c.To, now.Add(c.Rest))

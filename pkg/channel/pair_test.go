@@ -23,11 +23,22 @@ type pair struct {
 	end seq.Offset
 	log []string
 
+	hides bool       // the topic is paused
+	shown seq.Offset // what is visible then
+
 	nearby time.Duration // in place of soon
 }
 
 func (p *pair) note(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf(format, args...))
+}
+
+// visible returns the end of what may be delivered.
+func (p *pair) visible() seq.Offset {
+	if p.hides {
+		return p.shown
+	}
+	return p.end
 }
 
 // step does one random thing to both.
@@ -44,9 +55,9 @@ func (p *pair) step(rng *rand.Rand) error {
 	switch n := rng.IntN(100); {
 	case n < 25:
 		max := 1 + rng.IntN(8)
-		p.note("take %d for %d until +%v below %d", max, consumer, delay, p.end)
-		got := p.s.Take(p.now, consumer, delay+1, max, p.end, nil)
-		if diff := gocmp.Diff(p.m.take(p.now, consumer, delay+1, max, p.end), got); diff != "" {
+		p.note("take %d for %d until +%v below %d", max, consumer, delay, p.visible())
+		got := p.s.Take(p.now, consumer, delay+1, max, p.visible(), nil)
+		if diff := gocmp.Diff(p.m.take(p.now, consumer, delay+1, max, p.visible()), got); diff != "" {
 			return errors.New(diff)
 		}
 	case n < 50:
@@ -158,6 +169,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		p.note("pause %v", paused)
 		p.s.SetPaused(paused)
 		p.m.paused = paused
+		p.hides, p.shown = rng.IntN(2) == 0, p.end
 	case 13:
 		ordered := rng.IntN(3) == 0
 		p.note("ordered %v", ordered)
@@ -228,7 +240,7 @@ func TestStateMatchesModel(t *testing.T) {
 			p.now = p.now.Add(time.Duration(rng.IntN(1000)))
 			err := p.step(rng)
 			if err == nil {
-				err = p.m.check(p.s, p.now, p.end)
+				err = p.m.check(p.s, p.now, p.end, p.visible())
 			}
 			if err != nil {
 				t.Fatalf("history %d: %v\n%s", history, err, p.log)

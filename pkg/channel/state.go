@@ -171,7 +171,7 @@ func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
 	}
 	if s.t != nil {
 		if slot, ok := s.t.index.get(s.floor); ok {
-			if m := &s.t.slots[slot]; m.place != ready || m.due != 0 && Lot(m.due) != s.lot {
+			if m := &s.t.slots[slot]; m.place != ready || m.due > 0 && Lot(m.due) != s.lot {
 				return 0, false
 			}
 			s.leave(slot)

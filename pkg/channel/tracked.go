@@ -34,7 +34,7 @@ const (
 // message is the state of one offset that is neither fresh nor finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot; spent, lapsed: number of the event since which it is
+	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot, or setAside; spent, lapsed: number of the event since which it is
 	taken    int64 // in flight: time of delivery; deferred: when it was deferred; both in ns on the timeline; spent, lapsed: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
@@ -62,6 +62,7 @@ type tracked struct {
 	slots     []message // slot 0 is not used
 	freeSlot  int32
 	ready     list
+	aside     aside
 	spent     list
 	lapsed    list
 	deadlines timers // of messages in flight
@@ -120,9 +121,12 @@ func (t *tracked) leave(slot int32) {
 		t.deferrals.stale++
 	case ready:
 		from := &t.ready
-		if m.due != 0 {
+		switch {
+		case m.due > 0:
 			from = &t.lots.of[m.due-1]
 			t.lots.sorted--
+		case m.due == setAside:
+			from = &t.aside.list
 		}
 		t.unlink(from, slot)
 	case spent:

@@ -53,5 +53,13 @@ func deferralMistakes() []mistake {
 			name: "deferrals: a move of a large position loses the rest of it", file: "pkg/topic/channel.go",
 			old: "c.recorder.Restart() // what is known of before the move is not continued\n", with: "", tests: here, run: "TestBulkActsOnDeferredMessagesAffectNoOthers",
 		},
+		{
+			name: "deferrals: a ready message that is not visible blocks those behind it", file: "pkg/channel/aside.go",
+			old: "\tfor slot := t.ready.head; slot != 0; slot = t.ready.head {", with: "\tif slot := t.ready.head; slot != 0 {", tests: pure, run: "TestHidden",
+		},
+		{
+			name: "deferrals: a message that was not visible stays aside", file: "pkg/channel/aside.go",
+			old: "&& t.aside.least < end {", with: "&& t.aside.least+1 < end {", tests: pure, run: "TestHidden",
+		},
 	}
 }

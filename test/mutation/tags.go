@@ -42,7 +42,7 @@ func tagMistakes() []mistake {
 		},
 		{
 			name: "an ordered channel goes past the message of another lot", file: "pkg/channel/state.go",
-			old: "|| m.due != 0 && Lot(m.due) != s.lot {", with: "{",
+			old: "|| m.due > 0 && Lot(m.due) != s.lot {", with: "{",
 			tests: []string{"./pkg/channel"}, run: "TestOrderedChannelWaits",
 		},
 	}...)
