@@ -378,7 +378,7 @@ func (k *Consumer) reportUndelivered(now time.Time) {
 		tracedBack(k, tr, now)
 	}
 	if limit := c.limit.Load(); limit != nil {
-		limit.Return(len(u.late) + len(u.gone) + len(u.left) + len(u.back) + len(u.sort))
+		limit.Return(len(u.late) + len(u.gone) + len(u.left) + len(u.expired) + len(u.back) + len(u.sort))
 	}
 	var woken []*Consumer
 	c.mu.Lock()

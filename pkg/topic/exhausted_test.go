@@ -140,6 +140,8 @@ func TestClosedDisposerReturnsItsMessages(t *testing.T) {
 	b.publish("a", "b")
 	want(t, "taken", r.take(9, b.now), "a b")
 	r.requeue(b.now, 0, "a", "b")
+	b.join(c, func(o *ConsumerOptions) { o.Name = "worker-7" }).Leave()
+	b.now = b.now.Add(time.Second)
 	d := RetriesOf(c).NewDisposer()
 	full := errors.New("full")
 	if n, err := d.Take(b.now, 9, func(e *Exhausted) error {
@@ -150,9 +152,13 @@ func TestClosedDisposerReturnsItsMessages(t *testing.T) {
 	}); n != 1 || !errors.Is(err, full) {
 		t.Fatalf("%d, %v", n, err)
 	}
+	left := c.Stats()
 	d.Close()
 	if got := c.Stats().Exhausted; got != 2 {
 		t.Errorf("%d are left, want 2", got)
+	}
+	if s := c.Stats(); s.LastConsumer != "worker-7" || !s.LeftAt.Equal(left.LeftAt) {
+		t.Errorf("%q left last, at %v; want the last consumer, which is no disposer", s.LastConsumer, s.LeftAt)
 	}
 	r.Leave()
 	again := b.join(c)

@@ -137,3 +137,22 @@ func disposable(t *testing.T, d *Disposer, now time.Time) (list []Exhausted) {
 	}
 	return list
 }
+
+// TestExpiredMessagesUseUpNoRate: a backlog that has expired does not delay what follows it.
+func TestExpiredMessagesUseUpNoRate(t *testing.T) {
+	for _, outcome := range []policy.Outcome{policy.Drop, policy.DeadLetter} {
+		b := newBench(t)
+		b.p.o.Exhausted = func(*Channel) {}
+		c := b.channel("c", 1)
+		var rates policy.Rates
+		rates.Share(1, 1, b.now)
+		RetriesOf(c).SetPolicy(policy.Policy{OnExpired: outcome}, rates.Of("c", 10, b.now))
+		r := b.join(c)
+		for range 20 {
+			b.publishAll([]Message{{Body: []byte("old"), TTL: time.Minute}})
+		}
+		b.publish("new")
+		b.now = b.now.Add(time.Hour)
+		want(t, string(outcome), r.take(9, b.now), "new")
+	}
+}

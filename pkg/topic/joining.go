@@ -38,7 +38,8 @@ func (k *Consumer) Leave() (left int) {
 	c := k.ch
 	k.at.Release()
 	c.mu.Lock()
-	if i := slices.Index(c.consumers, k); i >= 0 {
+	i := slices.Index(c.consumers, k)
+	if i >= 0 {
 		c.consumers = slices.Delete(c.consumers, i, i+1)
 	}
 	c.waiting.remove(k)
@@ -51,7 +52,9 @@ func (k *Consumer) Leave() (left int) {
 				noted = append(noted, channel.Standing(c.state, o))
 			}
 		}
-		c.departed.Add(k.id, k.o.Name, c.p.o.Now())
+		if i >= 0 { // a disposer is not among them
+			c.departed.Add(k.id, k.o.Name, c.p.o.Now())
+		}
 		if c.p.trace.Load() != nil {
 			lost = c.state.TakenBy(k.id).Offsets()
 		}

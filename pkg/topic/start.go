@@ -2,6 +2,7 @@ package topic
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -36,7 +37,7 @@ func (s Start) Valid() bool { return s.Kind < startKinds && s.Value >= 0 }
 func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
 	switch s.Kind {
 	case StartAtTime:
-		return l.OffsetAt(time.Unix(s.Value, 0).UnixNano())
+		return l.OffsetAt(min(s.Value, math.MaxInt64/int64(time.Second)) * int64(time.Second))
 	case StartAtPosition:
 		r := l.NewReader()
 		defer r.Release()

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -36,6 +37,8 @@ func TestFirstConsumerChoosesStart(t *testing.T) {
 		{Start{StartAtTime, second}, 1},
 		{Start{StartAtTime, second + 1}, 2},
 		{Start{StartAtTime, second + 100}, 5},
+		{Start{StartAtTime, second * 1000}, 5}, // in ms by mistake
+		{Start{StartAtTime, math.MaxInt64}, 5},
 	} {
 		c := b.channel(fmt.Sprint("c", test.start), 1)
 		if err := c.Seek(2); err != nil {

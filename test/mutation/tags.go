@@ -269,7 +269,7 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "keys: what a consumer does not choose spends the rate", file: "pkg/topic/consumer.go",
-			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "TestUnselectedMessagesAreNotCounted",
+			old: "len(u.gone) + len(u.left) + len(u.expired) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "TestUnselectedMessagesAreNotCounted",
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
