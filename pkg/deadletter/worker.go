@@ -85,7 +85,7 @@ func (w *Worker) Poke(s Source) {
 	select {
 	case w.slots <- struct{}{}:
 	default:
-		w.end(s, nil) // all slots are in use
+		w.unserved(s) // all slots are in use
 		return
 	}
 	if !w.spawn(func() {
@@ -93,7 +93,7 @@ func (w *Worker) Poke(s Source) {
 		w.end(s, w.serve(s))
 	}) {
 		<-w.slots
-		w.end(s, nil)
+		w.unserved(s)
 	}
 }
 
@@ -110,6 +110,16 @@ func (w *Worker) begin(s Source, now time.Time) bool {
 	}
 	at.serves = true
 	return true
+}
+
+// unserved undoes begin for a channel that nothing has served: what failed before has not ended.
+func (w *Worker) unserved(s Source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.stations[s.Channel]
+	if at.serves = false; at.failed == nil {
+		delete(w.stations, s.Channel)
+	}
 }
 
 // end notes the result. It logs when failures begin and when they end.
