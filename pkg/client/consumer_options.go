@@ -124,9 +124,7 @@ func configureConsumer(options []ConsumerOption) (*consumerConfig, error) {
 func (c *consumerConfig) requeueDelay(attempts int) time.Duration {
 	d := c.minRequeue
 	for range attempts - 1 {
-		if d *= 2; d >= c.maxRequeue {
-			return c.maxRequeue
-		}
+		d = doubled(d, c.maxRequeue)
 	}
 	return d
 }

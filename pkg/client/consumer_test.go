@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -289,6 +290,10 @@ func TestPausesGrowWithJitter(t *testing.T) {
 		if got := x.requeueDelay(attempts); got != want {
 			t.Errorf("after %d attempts %v, want %v", attempts, got, want)
 		}
+	}
+	x.maxRequeue = math.MaxInt64
+	if got := x.requeueDelay(4000); got != math.MaxInt64 {
+		t.Errorf("without a maximum %v", got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -87,8 +88,17 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 		cn.end(ErrClosed)
 		return nil, ErrClosed
 	}
-	l.current.Store(cn)
+	l.adopt(cn)
 	return cn, nil
+}
+
+// adopt makes a running connection the current one. If the client was closed meanwhile, it may not
+// have seen the connection.
+func (l *link) adopt(cn *conn) {
+	l.current.Store(cn)
+	if l.client.ctx.Err() != nil {
+		cn.end(ErrClosed)
+	}
 }
 
 func (l *link) run(cn *conn) {
@@ -120,11 +130,8 @@ func (l *link) succeeded() {
 // pause returns the delay after a number of consecutive failures. The jitter is from 0 to 1.
 func pause(cfg *config, failures int, jitter float64) time.Duration {
 	d := cfg.minReconnect
-	for range failures - 1 {
-		if d *= 2; d >= cfg.maxReconnect {
-			d = cfg.maxReconnect
-			break
-		}
+	for range min(failures-1, bits.UintSize) {
+		d = doubled(d, cfg.maxReconnect)
 	}
 	return d - time.Duration(jitter*float64(d)/2)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -20,13 +22,14 @@ func TestCommandsMatchProtocol(t *testing.T) {
 		"DPUB t 1500\n\x00\x00\x00\x02hi": appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi"), Delay: 1500 * time.Millisecond}}),
 		"DPUB t 1 3\n\x00\x00\x00\x02hi":  appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi"), Delay: 1, Partition: InPartition(3)}}),
 		"MPUB t\n\x00\x00\x00\x0f\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc": appendPublish(nil, &call{out: Outgoing{Topic: "t", Bodies: [][]byte{[]byte("a"), []byte("bc")}}}),
-		"RDY 5\n":                    command{name: cmdRDY, count: 5}.appendTo(nil),
-		"FIN 0123456789abcdef\n":     command{name: cmdFIN, id: id}.appendTo(nil),
-		"TOUCH 0123456789abcdef\n":   command{name: cmdTOUCH, id: id}.appendTo(nil),
-		"REQ 0123456789abcdef 0\n":   command{name: cmdREQ, id: id}.appendTo(nil),
-		"REQ 0123456789abcdef 250\n": command{name: cmdREQ, id: id, delay: 250 * time.Millisecond}.appendTo(nil),
-		"CLS\n":                      command{name: cmdCLS}.appendTo(nil),
-		"NOP\n":                      command{name: cmdNOP}.appendTo(nil),
+		"RDY 5\n":                              command{name: cmdRDY, count: 5}.appendTo(nil),
+		"FIN 0123456789abcdef\n":               command{name: cmdFIN, id: id}.appendTo(nil),
+		"TOUCH 0123456789abcdef\n":             command{name: cmdTOUCH, id: id}.appendTo(nil),
+		"REQ 0123456789abcdef 0\n":             command{name: cmdREQ, id: id}.appendTo(nil),
+		"REQ 0123456789abcdef 9223372036855\n": command{name: cmdREQ, id: id, delay: math.MaxInt64}.appendTo(nil),
+		"REQ 0123456789abcdef 250\n":           command{name: cmdREQ, id: id, delay: 250 * time.Millisecond}.appendTo(nil),
+		"CLS\n":                                command{name: cmdCLS}.appendTo(nil),
+		"NOP\n":                                command{name: cmdNOP}.appendTo(nil),
 	} {
 		if string(got) != want {
 			t.Errorf("%q, want %q", got, want)
@@ -509,4 +512,22 @@ func TestClientReportsInvalidOptions(t *testing.T) {
 func made(addresses []string, options ...Option) error {
 	_, err := New(addresses, options...)
 	return err
+}
+
+// TestConnectionOfClosedClientEnds: a client was closed while one of its links opened a connection.
+func TestConnectionOfClosedClientEnds(t *testing.T) {
+	c, err := New([]string{node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	cn := &conn{nc: near}
+	c.router.any[0].adopt(cn)
+	if !errors.Is(cn.reason(), ErrClosed) {
+		t.Errorf("the connection has ended with %v; want %v: nothing else ends it", cn.reason(), ErrClosed)
+	}
 }

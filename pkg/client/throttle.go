@@ -1,6 +1,9 @@
 package client
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // throttle makes a consumer accept fewer messages while its handler fails: after a failure it
 // pauses, then tries a single message, and each success reverts one failure. It is pure, and not
@@ -44,12 +47,9 @@ func (t *throttle) succeeded(now time.Time, jitter float64) time.Duration {
 
 func (t *throttle) pause(now time.Time, jitter float64) time.Duration {
 	d := t.least
-	for range t.level - 1 {
-		if d *= 2; d >= t.most {
-			break
-		}
+	for range min(t.level-1, bits.UintSize) {
+		d = doubled(d, t.most)
 	}
-	d = min(d, t.most)
 	d -= time.Duration(jitter * float64(d) / 2)
 	t.until = now.Add(d)
 	return d

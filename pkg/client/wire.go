@@ -113,8 +113,22 @@ func appendExtendedBatch(dst []byte, c *call) []byte {
 	return dst
 }
 
-// roundUp returns a duration in ms, at least one.
-func roundUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+// roundUp returns a duration in ms, rounded up.
+func roundUp(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// doubled returns twice a duration, at most a maximum. It does not overflow.
+func doubled(d, most time.Duration) time.Duration {
+	if d >= most-d {
+		return most
+	}
+	return 2 * d
+}
 
 // command is a command other than a publish. Its name determines which fields are used.
 type command struct {
