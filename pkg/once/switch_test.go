@@ -103,3 +103,26 @@ func TestWindowTogglesDuringPublishes(t *testing.T) {
 		s.Close()
 	})
 }
+
+// TestOfferFindsTheKeeper: the window is switched off while a publish is between the check and its claims.
+func TestOfferFindsTheKeeper(t *testing.T) {
+	r := newRig(t)
+	var s Switch
+	on := Options{Partition: r.part, Index: 2, Window: time.Hour, Ages: age.NewClock(nil)}
+	off := on
+	off.Window = 0
+	if err := s.Set(on); err != nil {
+		t.Fatal(err)
+	}
+	s.offers.Add(1)
+	if err := s.Set(off); err != nil {
+		t.Fatal(err)
+	}
+	if s.Expire(); s.keeper.Load() == nil {
+		t.Error("the keeper is gone before the publish has claimed its ids")
+	}
+	s.offers.Add(-1)
+	if s.Expire(); s.keeper.Load() != nil {
+		t.Error("the keeper stays although nothing is in progress")
+	}
+}

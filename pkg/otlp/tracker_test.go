@@ -274,3 +274,21 @@ func TestUnexpectedEventsAreIgnored(t *testing.T) {
 		t.Errorf("client %q", v)
 	}
 }
+
+// TestNewerValueReplacesOlder: a value that was replaced is not dropped for lack of room later.
+func TestNewerValueReplacesOlder(t *testing.T) {
+	var gone []string
+	g := generations[int, string]{gone: func(v string) { gone = append(gone, v) }}
+	g.put(1, "old")
+	g.rotate()
+	g.put(1, "new")
+	if v, ok := g.get(1); v != "new" || !ok || g.len() != 1 {
+		t.Errorf("%q of %d", v, g.len())
+	}
+	if g.rotate(); len(gone) != 0 {
+		t.Errorf("dropped %q", gone)
+	}
+	if g.rotate(); len(gone) != 1 || gone[0] != "new" {
+		t.Errorf("dropped %q", gone)
+	}
+}

@@ -81,3 +81,18 @@ func TestTimedOutMessagesAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestLostMessagesNeedNoRoom: a relay that loses a partition fetches what the others have.
+func TestLostMessagesNeedNoRoom(t *testing.T) {
+	var q queue
+	for i := range 4 {
+		q.push(message{topic.Delivery{ID: seq.NewMessageID(i%2, 1), Body: make([]byte, QueueBytes)}, time.Now()})
+	}
+	q.lose(func(partition int) bool { return partition == 1 })
+	if len(q.all) != 2 || q.bytes != 2*QueueBytes {
+		t.Errorf("%d messages and %d bytes are left", len(q.all), q.bytes)
+	}
+	if q.shift(9, nil); q.bytes != 0 {
+		t.Errorf("the empty queue has %d bytes", q.bytes)
+	}
+}

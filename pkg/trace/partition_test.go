@@ -164,3 +164,14 @@ func TestSlowMessagesAreReported(t *testing.T) {
 		t.Errorf("%v, %+v", got, s.Stats())
 	}
 }
+
+// TestFewCopiesAreRemembered: a partition that copies without end needs no more and more memory.
+func TestFewCopiesAreRemembered(t *testing.T) {
+	p, _ := under(t, "1/2", Slow{})
+	for i := range seq.MessageID(maxCopies + 10) {
+		p.follow(i)
+	}
+	if n := len(p.copies); n > maxCopies || n == 0 {
+		t.Errorf("%d copies, want at most %d", n, maxCopies)
+	}
+}

@@ -222,3 +222,20 @@ func TestNoStoreKnowsNothing(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestFrameBeingWrittenIsNotDropped: while a disk is slow, frames after it are.
+func TestFrameBeingWrittenIsNotDropped(t *testing.T) {
+	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"})
+	for o := range seq.Offset(3) {
+		s.active.add(event(o))
+		s.sealLocked()
+	}
+	s.writing = 2
+	for o := range seq.Offset(maxWaiting) {
+		s.active.add(event(3 + o))
+		s.sealLocked()
+	}
+	if len(s.waiting) != maxWaiting || s.Stats().Lost != 3 || !s.knows(0) || !s.knows(1) || s.knows(2) || s.knows(4) || !s.knows(5) {
+		t.Errorf("%d frames wait, %+v", len(s.waiting), s.Stats())
+	}
+}

@@ -188,5 +188,20 @@ func optionMistakes() []mistake {
 			old: "			c.expired++\n", with: "",
 			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesAreNotDelivered|TestExpiredMessagesDoNotBlockOrderedChannel",
 		},
+		{
+			name: "dedup: the keeper goes while a publish is about to use it", file: "pkg/once/switch.go",
+			old: " && s.offers.Load() == 0 && k.idle()", with: " && k.idle()",
+			tests: []string{"./pkg/once"}, run: "TestOfferFindsTheKeeper",
+		},
+		{
+			name: "relay: messages of a lost partition take room for ever", file: "pkg/relay/transit.go",
+			old: "\t\t\tq.bytes -= len(d.Body)\n\t\t}\n\t\treturn gone", with: "\t\t}\n\t\treturn gone",
+			tests: []string{"./pkg/relay"}, run: "TestLostMessagesNeedNoRoom",
+		},
+		{
+			name: "ttl: expired messages spend the rate", file: "pkg/topic/consumer.go",
+			old: "len(u.left) + len(u.expired) + len(u.back)", with: "len(u.left) + len(u.back)",
+			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesUseUpNoRate",
+		},
 	}
 }
