@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -23,6 +26,9 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 	o.Damaged = d.suspectAll
 	if o.Unwritable == nil {
 		o.Unwritable = func(path string, err error) error { return d.suspectOwner(path, err, log) }
+	}
+	if o.Retry == nil {
+		o.Retry = d.isSegment
 	}
 	if d.onOneDisk() {
 		replicas, err := d.FS.ReadDir(d.replicas())
@@ -46,9 +52,11 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		log.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
 			"path", o.Dir)
 	}
-	if kept := d.keptJournals(); len(kept) > 0 {
-		log.Error("redo journal was kept because a file of a replica lacks its writes; delete it when the replica was repaired",
-			"paths", kept)
+	for _, journal := range report.Retried {
+		log.Info("kept redo journal replayed to the files that lacked its writes, or that have them by now, and removed", "path", journal)
+	}
+	for _, k := range report.Unfit {
+		log.Error(lackingText(k.Err), "partition", d.partitionOf(k.Path), "path", k.Path, "from_position", k.From, "journal", k.Journal, "error", k.Err)
 	}
 	d.FS = journaled
 	return d, journaled, report, nil
@@ -84,15 +92,54 @@ func (d Dir) Replay() error {
 	return journaled.Close()
 }
 
-// keptJournals returns the journals that this or an earlier start has kept.
-func (d Dir) keptJournals() (paths []string) {
-	names, _ := d.FS.ReadDir(d.Redo())
-	for _, name := range names {
-		if redo.IsKept(name) {
-			paths = append(paths, filepath.Join(d.Redo(), name))
-		}
+// isSegment reports whether a file has messages of a replica: a kept journal is replayed to it later,
+// if that fits. Other files of a replica are written anew, and have no use for what they had.
+func (d Dir) isSegment(path string) bool {
+	return d.partitionOf(path) != "" && filepath.Ext(path) == segmenthead.Suffix
+}
+
+// partitionOf returns TOPIC/PARTITION for a file of a replica, and "" for others.
+func (d Dir) partitionOf(path string) string {
+	below, found := strings.CutPrefix(path, d.Topics()+string(filepath.Separator))
+	names := strings.SplitN(below, string(filepath.Separator), 3)
+	if !found || len(names) < 3 {
+		return ""
 	}
-	return paths
+	topic := names[0]
+	if i := strings.LastIndexByte(topic, '.'); i > 0 {
+		topic = topic[:i]
+	}
+	return topic + "/" + names[1]
+}
+
+// lackingText says what it means that a segment lacks what a kept journal has.
+func lackingText(err error) string {
+	if err != nil {
+		return "cannot write messages from a kept redo journal to the log of a partition, which lacks them; the next start tries again"
+	}
+	return "kept redo journal has messages that the log of a partition does not have at their place: it continued without them; delete the journal if other replicas had them, or if they are not needed"
+}
+
+// KeptReasons reports the partitions for which a start has kept journals that are still there: messages
+// that were acknowledged may be only in them.
+func (d Dir) KeptReasons(unfit []redo.Kept) []health.Reason {
+	var names []string
+	for _, k := range unfit {
+		if _, err := d.FS.Stat(k.Journal); err != nil {
+			continue
+		}
+		why := "the log continued without them"
+		if k.Err != nil {
+			why = "the log cannot be written"
+		}
+		names = append(names, d.partitionOf(k.Path)+" in redo/"+filepath.Base(k.Journal)+" ("+why+")")
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []health.Reason{{Code: "redo_journal_kept", Count: len(names), What: "messages that the redo journal held could not be replayed, " +
+		"and may be lost if no other replica has them: " + health.Names(names)}}
 }
 
 // suspectAll durably marks every replica of a node as suspect: it may lack what it
@@ -119,11 +166,10 @@ func (d Dir) suspectAll() error {
 // suspectOwner durably marks the replica as suspect whose file lacks its last synced writes. A file of
 // anything else is needed for the node to start: then it returns the error that the file failed with.
 func (d Dir) suspectOwner(path string, failed error, log *slog.Logger) error {
-	below, found := strings.CutPrefix(path, d.Topics()+string(filepath.Separator))
-	names := strings.SplitN(below, string(filepath.Separator), 3)
-	if !found || len(names) < 3 {
+	if d.partitionOf(path) == "" {
 		return failed
 	}
+	names := strings.SplitN(strings.TrimPrefix(path, d.Topics()+string(filepath.Separator)), string(filepath.Separator), 3)
 	replica := filepath.Join(d.Topics(), names[0], names[1])
 	log.Error("cannot replay redo journal to a file of a replica, which may lack recently acknowledged messages; it is reconciled with its leader before it counts as in sync",
 		"path", path, "error", failed)

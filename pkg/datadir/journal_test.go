@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -73,18 +75,43 @@ func TestUnwritableFileMakesItsReplicaSuspect(t *testing.T) {
 	}
 }
 
-// TestKeptJournalsAreFound among others.
-func TestKeptJournalsAreFound(t *testing.T) {
+// TestKeptJournalIsReported: which partition lacks what a kept journal has, while the journal is
+// there.
+func TestKeptJournalIsReported(t *testing.T) {
 	d := At(vfs.NewMem(), "data")
 	if err := vfs.MkdirAllSynced(d.FS, d.Redo()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"journal-0", "journal-1.kept-7"} {
-		if err := vfs.MarkSynced(d.FS, filepath.Join(d.Redo(), name)); err != nil {
-			t.Fatal(err)
-		}
+	journal := filepath.Join(d.Redo(), "journal-1.kept-7")
+	if err := vfs.MarkSynced(d.FS, journal); err != nil {
+		t.Fatal(err)
 	}
-	if got := d.keptJournals(); !slices.Equal(got, []string{filepath.Join(d.Redo(), "journal-1.kept-7")}) {
-		t.Errorf("kept: %q", got)
+	unfit := []redo.Kept{
+		{Journal: journal, Path: d.Topics() + "/a.b.12/3/00.log", From: 7},
+		{Journal: journal, Path: d.Topics() + "/a.b.12/1/00.log", Err: syscall.EIO},
+		{Journal: journal + "x", Path: d.Topics() + "/gone.1/1/00.log"},
+	}
+	got := d.KeptReasons(unfit)
+	if len(got) != 1 || got[0].Code != "redo_journal_kept" || got[0].Count != 2 ||
+		!strings.HasSuffix(got[0].What, ": a.b/1 in redo/journal-1.kept-7 (the log cannot be written) a.b/3 in redo/journal-1.kept-7 (the log continued without them)") {
+		t.Errorf("%+v", got)
+	}
+	if err := d.FS.Remove(journal); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.KeptReasons(unfit); len(got) > 0 {
+		t.Errorf("without the journal: %+v", got)
+	}
+}
+
+// TestOnlySegmentsAreCompletedLater.
+func TestOnlySegmentsAreCompletedLater(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	for path, want := range map[string]bool{
+		d.Topics() + "/a.1/0/00.log": true, d.Topics() + "/a.1/0/positions.journal.0": false, d.Topics() + "/x.log": false, d.Scrubbed(): false,
+	} {
+		if d.isSegment(path) != want {
+			t.Error(path)
+		}
 	}
 }

@@ -73,6 +73,7 @@ var gravities = map[string]Gravity{
 	"uncommitted_budget":          Degrading,
 	"log_corrupt":                 Degrading,
 	"stray_data":                  Degrading,
+	"redo_journal_kept":           Degrading,
 	"positions_lost":              Degrading,
 	"data_lost":                   Degrading,
 	"copies_set_aside":            Degrading,

@@ -17,6 +17,7 @@ const (
 	defaultFileBytes = 32 << 20
 	defaultTogether  = 4
 	DefaultAge       = 5 * time.Second
+	defaultPause     = 500 * time.Millisecond
 )
 
 // Limits for a sync that goes through the journal. A larger sync costs more to write twice than to
@@ -36,6 +37,7 @@ type Options struct {
 	FileBytes int64         // of each of the two journal files
 	Together  int           // the journal is used when so many syncs happen at the same time
 	Age       time.Duration // how long a write may stay in the journal only
+	Pause     time.Duration // before Open tries again to write to a file that it could not write to
 	// VolumeFrom is the number of files from which on they are synced with one call for their volume
 	// (vfs.Volume) when a file of the journal is settled. 0: they are always synced one by one, as
 	// they must be if they are not all in the volume of Root.
@@ -48,9 +50,12 @@ type Options struct {
 	// file may lack its last synced writes. If it returns an error, Open fails with that.
 	Damaged func() error
 	// Unwritable is called by Open, before it settles anything, for each file that lacks its last synced writes
-	// because its disk or file system is damaged there. Calls may be concurrent, and repeated. If it returns an
+	// because its disk or file system is damaged there, also at further tries. Calls may be concurrent, and repeated. If it returns an
 	// error, or is nil, Open fails. Otherwise Open keeps the journal's files under other names.
 	Unwritable func(path string, err error) error
+	// Retry chooses the files to which Open writes what an earlier Open could not write, and has kept, if
+	// that still fits: see Report.Retried. nil: what was kept stays as it is.
+	Retry func(path string) bool
 	// Failed is called once, without waiting, when the journal has failed; nil: no call.
 	Failed func(error)
 }
@@ -59,6 +64,7 @@ func (o Options) withDefaults() Options {
 	o.FileBytes = cmp.Or(o.FileBytes, defaultFileBytes)
 	o.Together = cmp.Or(o.Together, defaultTogether)
 	o.Age = cmp.Or(o.Age, DefaultAge)
+	o.Pause = cmp.Or(o.Pause, defaultPause)
 	return o
 }
 
@@ -70,6 +76,7 @@ type FS struct {
 	syncing atomic.Int32 // running calls of SyncData, and syncs that have begun
 	journal *journal
 	rounds  rounds
+	unfit   []Kept
 
 	mu    sync.Mutex       // guards files and what it says of their fields
 	files map[string]*file // files that are open for writing, or live

@@ -20,7 +20,7 @@ const root = "data"
 
 // small has every sync go through a journal that is often full.
 func small() Options {
-	return Options{Root: root, Dir: root + "/journal", FileBytes: 16 << 10, Together: 1, Age: time.Hour}
+	return Options{Root: root, Dir: root + "/journal", FileBytes: 16 << 10, Together: 1, Age: time.Hour, Pause: time.Nanosecond}
 }
 
 func mustOpen(t *testing.T, fsys vfs.FS, o Options) *FS {

@@ -8,9 +8,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,6 +26,10 @@ type Report struct {
 	Damaged bool  // records are damaged, or cannot be read, that may have been acknowledged
 	// Kept are the journal's files if a file lacks writes of theirs: see Options.Unwritable.
 	Kept []string
+	// Retried are files that an earlier Open has kept and that were removed, since their writes are in
+	// the files now, and Unfit is what those that stay still have to offer: see Options.Retry.
+	Retried []string
+	Unfit   []Kept
 	// OnDisk says that everything below the root was made durable, also what was never in
 	// the journal.
 	OnDisk bool
@@ -43,12 +48,17 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	if o.SyncAll || o.VolumeFrom > 0 {
 		recovery.volume, recovery.noVolume = vfs.OpenVolume(inner, o.Root)
 	}
-	if err := recovery.replay(); err != nil {
+	err := recovery.replay()
+	if err == nil {
+		err = recovery.replayKept()
+	}
+	if err != nil {
 		if recovery.volume != nil {
 			err = errors.Join(err, recovery.volume.Close())
 		}
 		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
 	}
+	s.unfit = recovery.report.Unfit
 	s.journal = &journal{
 		o: o, fs: inner, volume: volume{Volume: recovery.volume}, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
@@ -57,6 +67,9 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	s.journal.beginLocked(0) // no other goroutine has it yet
 	return s, recovery.report, nil
 }
+
+// Unfit returns Report.Unfit of Open.
+func (s *FS) Unfit() []Kept { return s.unfit }
 
 // Close settles all files and ends the journal. The files must not be written any more. Open
 // handles may still be closed.
@@ -125,22 +138,51 @@ func (y *recovery) store(writes map[string][]again) error {
 			return nil
 		}
 	}
+	y.report.Files, y.report.Bytes = 0, 0
 	return y.rewriteAll(writes, vfs.File.SyncData)
 }
+
+// rewriteTries is how often a start tries to write a file that cannot be written: a disk may fail for
+// a moment.
+const rewriteTries = 3
 
 // replayTogether is how many files are written again concurrently: most of the time they wait for
 // their syncs.
 const replayTogether = 16
 
-// rewriteAll repeats all writes, and calls sync at the end of each file.
-func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) error) error {
+// rewriteAll repeats all writes, and calls settle at the end of each file. Files that cannot be written
+// are tried again, since what they lack may have been acknowledged.
+func (y *recovery) rewriteAll(writes map[string][]again, settle func(vfs.File) error) error {
+	for try := 1; ; try++ {
+		left, err := y.rewriteEach(writes, settle, try == rewriteTries)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		writes = left
+		time.Sleep(y.o.Pause)
+	}
+}
+
+// rewriteEach tries to repeat writes, and returns those of files that cannot be written; none if it is
+// the last try.
+func (y *recovery) rewriteEach(writes map[string][]again, settle func(vfs.File) error, last bool) (left map[string][]again, err error) {
 	var g errgroup.Group
 	g.SetLimit(replayTogether)
 	var files, bytes atomic.Int64
+	var mu sync.Mutex // guards left
 	for path, all := range writes {
 		g.Go(func() error {
 			name := filepath.Join(y.o.Root, path)
-			written, err := y.rewrite(name, all, sync)
+			written, err := y.rewrite(name, all, settle)
+			if isDamage(err) && !last {
+				mu.Lock()
+				defer mu.Unlock()
+				if left == nil {
+					left = map[string][]again{}
+				}
+				left[path] = all
+				return nil
+			}
 			if isDamage(err) && y.o.Unwritable != nil {
 				y.unwritable.Store(true)
 				return y.o.Unwritable(name, err)
@@ -152,9 +194,10 @@ func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) err
 			return err
 		})
 	}
-	err := g.Wait()
-	y.report.Files, y.report.Bytes = int(files.Load()), bytes.Load()
-	return err
+	err = g.Wait()
+	y.report.Files += int(files.Load())
+	y.report.Bytes += bytes.Load()
+	return left, err
 }
 
 // image is a journal file as Open found it.
@@ -364,9 +407,9 @@ func (m *image) next(rest []byte) (rec record, at int64, ok bool) {
 	return record{}, 0, false
 }
 
-// rewrite repeats writes to a file, and calls sync at the end. A file that does not exist was
+// rewrite repeats writes to a file, and calls settle at the end. A file that does not exist was
 // removed, or was never durable.
-func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) (written int64, err error) {
+func (y *recovery) rewrite(path string, all []again, settle func(vfs.File) error) (written int64, err error) {
 	f, err := y.fs.OpenReadWrite(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -380,7 +423,7 @@ func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) 
 		}
 		written += int64(len(a.data))
 	}
-	return written, errors.Join(sync(f), f.Close())
+	return written, errors.Join(settle(f), f.Close())
 }
 
 // reuse marks all images as settled, the older first, and continues with their files. It removes
@@ -407,13 +450,6 @@ func (y *recovery) reuse(images []image) error {
 	y.halves = [2]vfs.File{}
 	return y.fs.SyncDir(y.o.Dir)
 }
-
-// keptInfix is in the name of a journal's file that was kept.
-const keptInfix = ".kept-"
-
-// IsKept reports whether the name in Options.Dir is that of a file that Open has kept: see
-// Options.Unwritable.
-func IsKept(name string) bool { return strings.Contains(name, keptInfix) }
 
 // retire ends the use of an image's records. They are kept aside if a file could not be written: it may be
 // the only place that has them.

@@ -50,7 +50,7 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "what is replayed is not synced", file: "pkg/redo/replay.go",
-			old: "sync(f), f.Close()", with: "f.Close()", tests: tests,
+			old: "settle(f), f.Close()", with: "f.Close()", tests: tests,
 		},
 		{
 			name: "a damaged record is taken for the end", file: "pkg/redo/replay.go",
@@ -272,6 +272,18 @@ func replayMistakes() []mistake {
 			name: "a name is not taken from the other half of the journal", file: "pkg/redo/replay.go",
 			old: "path, ok = all[e.file] //", with: "_ = all //",
 			tests: tests, run: "LossOfOneRecord",
+		},
+		{
+			name: "a kept journal overwrites what a file has got since", file: "pkg/redo/kept.go",
+			old: "if same = false; is[i] != 0 {", with: "if same = false; is[i] != 0 && false {", tests: tests, run: "KeptJournal",
+		},
+		{
+			name: "a kept journal is removed that has something to offer", file: "pkg/redo/kept.go",
+			old: "if left > 0 || m.damaged {", with: "if m.damaged {", tests: tests, run: "KeptJournal",
+		},
+		{
+			name: "a disk that fails for a moment is not tried again", file: "pkg/redo/replay.go",
+			old: "if isDamage(err) && !last {", with: "if false {", tests: tests, run: "TriedAgain",
 		},
 	}
 }
