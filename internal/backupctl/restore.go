@@ -1,6 +1,7 @@
 package backupctl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -72,11 +73,18 @@ func (o *restoreOptions) run(cmd *cobra.Command, s *Shell, r *backup.Repository)
 	}
 	part := *m
 	part.Topics = topics
-	wrong, err := r.Verify(cmd.Context(), &part)
-	if err = errors.Join(append(wrong, err)...); err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
+	var all []backups.Restored
+	unprotected := func(err error) {
+		cmd.PrintErrf("warning: backups can be deleted while this one is restored, because the store cannot be written: %v\n", err)
 	}
-	all, err := o.restore(cmd, s, r, topics)
+	err = r.Reading(cmd.Context(), unprotected, func(ctx context.Context) error {
+		wrong, err := r.Verify(ctx, &part)
+		if err = errors.Join(append(wrong, err)...); err != nil {
+			return fmt.Errorf("nothing was restored: %w", err)
+		}
+		all, err = o.restore(ctx, s, r, topics)
+		return err
+	})
 	if err != nil && len(all) > 0 && !o.dry {
 		err = s.Partial(cmd.Context(), err, words.CountOf(len(all), "topic")+" restored")
 	}
@@ -97,7 +105,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, s *Shell, r *backup.Repository)
 }
 
 // restore restores topics after it has checked that no name is in use.
-func (o *restoreOptions) restore(cmd *cobra.Command, s *Shell, r *backup.Repository, topics []backup.Topic) (all []backups.Restored, err error) {
+func (o *restoreOptions) restore(ctx context.Context, s *Shell, r *backup.Repository, topics []backup.Topic) (all []backups.Restored, err error) {
 	for _, dry := range []bool{true, false} {
 		if o.dry && !dry {
 			break
@@ -108,7 +116,7 @@ func (o *restoreOptions) restore(cmd *cobra.Command, s *Shell, r *backup.Reposit
 			if o.as != "" {
 				as = o.as
 			}
-			done, err := s.cluster().Restore(cmd.Context(), r, &topics[i], as, o.replicas, dry)
+			done, err := s.cluster().Restore(ctx, r, &topics[i], as, o.replicas, dry)
 			if err != nil {
 				if dry {
 					all = nil

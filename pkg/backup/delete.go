@@ -23,10 +23,11 @@ type Deleted struct {
 }
 
 // Delete deletes backups, and the chunks that no other backup uses. The error is ErrNoBackup if one
-// does not exist, and ErrBusy while a backup is made; nothing is deleted then. A deletion that was
-// interrupted is completed by the next one.
+// does not exist, and ErrBusy while another backup is made or one is restored; nothing is deleted
+// then. A backup that is being made and is deleted by its id fails. A deletion that was interrupted
+// is completed by the next one.
 func (r *Repository) Delete(ctx context.Context, ids []string, dry bool) (*Deleted, error) {
-	return r.remove(ctx, dry, func(names listing) ([]string, error) {
+	return r.remove(ctx, dry, ids, func(names listing) ([]string, error) {
 		for _, id := range ids {
 			if !slices.Contains(names.complete, id) && !slices.ContainsFunc(names.partial, func(o Object) bool { return idOf(o) == id }) {
 				return nil, fmt.Errorf("%s: %w", id, ErrNoBackup)
@@ -38,7 +39,7 @@ func (r *Repository) Delete(ctx context.Context, ids []string, dry bool) (*Delet
 
 // Prune deletes all but the latest complete backups of each cluster, as Delete does.
 func (r *Repository) Prune(ctx context.Context, keep int, dry bool) (*Deleted, error) {
-	return r.remove(ctx, dry, func(names listing) (ids []string, err error) {
+	return r.remove(ctx, dry, nil, func(names listing) (ids []string, err error) {
 		kept := map[string]int{} // by cluster
 		for _, id := range slices.Backward(names.complete) {
 			m, err := r.needed(ctx, id)
@@ -67,8 +68,8 @@ func (r *Repository) needed(ctx context.Context, id string) (*Manifest, error) {
 // so that an interrupted deletion leaves no backup without its chunks, and a backup that begins
 // looks for the marker of a deletion after it has stored its own, as the deletion does. So at least
 // one of the two sees the other.
-func (r *Repository) remove(ctx context.Context, dry bool, choose func(listing) ([]string, error)) (_ *Deleted, err error) {
-	names, err := r.idle(ctx)
+func (r *Repository) remove(ctx context.Context, dry bool, named []string, choose func(listing) ([]string, error)) (_ *Deleted, err error) {
+	names, err := r.idle(ctx, named)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (r *Repository) remove(ctx context.Context, dry bool, choose func(listing) 
 				err = fmt.Errorf("remove %s: %w; backups are refused for up to an hour", mine.name, gone)
 			}
 		}()
-		if names, err = r.idle(ctx); err != nil { // a backup may have begun since
+		if names, err = r.idle(ctx, named); err != nil { // a backup may have begun since
 			return nil, err
 		}
 	}
@@ -115,16 +116,23 @@ func (r *Repository) remove(ctx context.Context, dry bool, choose func(listing) 
 	return d, nil
 }
 
-// idle lists the repository. While a backup is made, the error is ErrBusy.
-func (r *Repository) idle(ctx context.Context) (listing, error) {
+// idle lists the repository. While a backup is made that is not named, or one is restored, the error is
+// ErrBusy.
+func (r *Repository) idle(ctx context.Context, named []string) (listing, error) {
 	names, err := r.names(ctx)
 	if err != nil {
 		return names, err
 	}
 	for _, o := range names.partial {
-		if r.fresh(o) {
-			return names, fmt.Errorf("%w: backup %s is in progress, or was interrupted after %s; nothing was deleted, repeat the command in up to %d minutes",
+		if !slices.Contains(named, idOf(o)) && r.fresh(ctx, o) {
+			return names, fmt.Errorf("%w: backup %s is in progress, or was interrupted after %s on another machine; nothing was deleted. If it has ended, delete it by its id, or repeat the command in up to %d minutes",
 				ErrBusy, idOf(o), o.Modified.UTC().Format(time.RFC3339), int(leaseEnds.Minutes()))
+		}
+	}
+	for _, o := range names.reading {
+		if r.fresh(ctx, o) {
+			return names, fmt.Errorf("%w: a restore is in progress since %s, or was interrupted on another machine; nothing was deleted, repeat the command when it has ended, or in up to %d minutes",
+				ErrBusy, idOf(o), int(leaseEnds.Minutes()))
 		}
 	}
 	return names, nil
@@ -177,8 +185,8 @@ func (r *Repository) removeManifests(ctx context.Context, names listing, d *Dele
 	for _, o := range names.spent {
 		gone = append(gone, o.Name)
 	}
-	for _, o := range names.deleting {
-		if !r.fresh(o) {
+	for _, o := range slices.Concat(names.deleting, names.reading) {
+		if !r.fresh(ctx, o) {
 			gone = append(gone, o.Name)
 		}
 	}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,7 @@ func (r *Repository) take(ctx context.Context, name string) (*lease, error) {
 
 func (l *lease) store(ctx context.Context) error {
 	now := l.r.now().Round(0)
-	if err := l.r.put(ctx, l.name, nil); err != nil {
+	if err := l.r.put(ctx, l.name, thisOwner(procRoot).encode()); err != nil {
 		return fmt.Errorf("store %s: %w", l.name, err)
 	}
 	l.renewed = now
@@ -68,5 +69,66 @@ func (l *lease) release(ctx context.Context) error {
 // releaseTimeout limits how long a command takes to remove its marker.
 const releaseTimeout = 10 * time.Second
 
-// fresh reports whether the owner of a marker may be at work.
-func (r *Repository) fresh(marker Object) bool { return r.now().Sub(marker.Modified) < leaseEnds }
+// fresh reports whether the owner of a marker may be at work: the marker is not old, and the owner is
+// not a process of this machine that has ended.
+func (r *Repository) fresh(ctx context.Context, marker Object) bool {
+	if r.now().Sub(marker.Modified) >= leaseEnds {
+		return false
+	}
+	text, err := r.read(ctx, marker.Name)
+	return err != nil || !thisOwner(procRoot).ended(procRoot, text)
+}
+
+// keepEvery is how often a lease is looked at that is kept in the background.
+const keepEvery = time.Minute
+
+// Reading calls f while no backup can be deleted: deletions are refused, and the error is ErrBusy while
+// one is in progress. The context of f ends if that can no longer be ensured. If the store cannot be
+// written, f is called without protection, after unprotected, which gets the reason.
+func (r *Repository) Reading(ctx context.Context, unprotected func(error), f func(context.Context) error) (err error) {
+	l, err := r.take(ctx, readingName(r.now()))
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		unprotected(err)
+		return f(ctx)
+	}
+	defer func() {
+		if gone := l.release(ctx); err == nil && gone != nil {
+			err = fmt.Errorf("remove %s: %w; deletions of backups are refused for up to an hour", l.name, gone)
+		}
+	}()
+	if err := r.noDeletion(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go l.keep(ctx, cancel)
+	return errors.Join(f(ctx), onlyLapsed(ctx))
+}
+
+// onlyLapsed returns errLapsed if a context ended because of it.
+func onlyLapsed(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errLapsed) {
+		return err
+	}
+	return nil
+}
+
+// keep renews a lease until ctx ends, or until it is too late: then it calls lapsed.
+func (l *lease) keep(ctx context.Context, lapsed context.CancelCauseFunc) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := l.renew(ctx); errors.Is(err, errLapsed) { // after another error it tries again
+				lapsed(err)
+				return
+			}
+		}
+	}
+}

@@ -24,6 +24,7 @@ const (
 	whole      = ".json"
 	partial    = ".partial"
 	deleting   = ".deleting"
+	reading    = ".reading"
 	chunkEnd   = ".gz"
 )
 
@@ -96,6 +97,7 @@ type listing struct {
 	partial  []Object // without those that are complete
 	spent    []Object // markers beside their manifests: the last step was interrupted
 	deleting []Object
+	reading  []Object
 }
 
 // idOf returns the id in the name of an object.
@@ -118,6 +120,8 @@ func (r *Repository) names(ctx context.Context) (l listing, err error) {
 			l.partial = append(l.partial, o)
 		case deleting:
 			l.deleting = append(l.deleting, o)
+		case reading:
+			l.reading = append(l.reading, o)
 		}
 	}
 	slices.Sort(l.complete)
@@ -227,4 +231,5 @@ func (r *Repository) listChunks(ctx context.Context) iter.Seq2[chunkObject, erro
 func manifestName(id string) string   { return backupsDir + "/" + id + whole }
 func partialName(id string) string    { return backupsDir + "/" + id + partial }
 func deletingName(t time.Time) string { return backupsDir + "/" + ID(t) + deleting }
+func readingName(t time.Time) string  { return backupsDir + "/" + ID(t) + reading }
 func chunkName(sum string) string     { return chunksDir + "/" + path.Base(sum) + chunkEnd }

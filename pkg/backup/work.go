@@ -44,15 +44,8 @@ func (r *Repository) Begin(ctx context.Context, id string) (*Work, error) {
 // prepare looks for deletions and reads which chunks are stored, after the marker is stored:
 // chunks that are there now stay, see Repository.remove.
 func (w *Work) prepare(ctx context.Context) error {
-	names, err := w.r.names(ctx)
-	if err != nil {
+	if err := w.r.noDeletion(ctx); err != nil {
 		return err
-	}
-	for _, o := range names.deleting {
-		if w.r.fresh(o) {
-			return fmt.Errorf("%w: backups are being deleted since %s, or a deletion was interrupted then; repeat the command in up to %d minutes",
-				ErrBusy, idOf(o), int(leaseEnds.Minutes()))
-		}
 	}
 	w.has = map[digest]int64{}
 	for o, err := range w.r.listChunks(ctx) {
@@ -60,6 +53,21 @@ func (w *Work) prepare(ctx context.Context) error {
 			return fmt.Errorf("list chunks: %w", err)
 		}
 		w.has[o.sum] = o.Bytes
+	}
+	return nil
+}
+
+// noDeletion returns ErrBusy while backups are deleted.
+func (r *Repository) noDeletion(ctx context.Context) error {
+	names, err := r.names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range names.deleting {
+		if r.fresh(ctx, o) {
+			return fmt.Errorf("%w: backups are being deleted since %s, or a deletion was interrupted then; repeat the command in up to %d minutes",
+				ErrBusy, idOf(o), int(leaseEnds.Minutes()))
+		}
 	}
 	return nil
 }

@@ -251,6 +251,25 @@ func landMistakes() []mistake {
 	}
 }
 
+// markerMistakes concern the markers of commands that use backups.
+func markerMistakes() []mistake {
+	tests := []string{"./pkg/backup"}
+	return []mistake{
+		{
+			name: "backups are deleted while one is restored", file: "pkg/backup/delete.go",
+			old: "for _, o := range names.reading {", with: "for _, o := range names.reading[:0] {", tests: tests, run: "WhileOneIsRead",
+		},
+		{
+			name: "the marker of a process in another container counts as one of this machine", file: "pkg/backup/owner.go",
+			old: "by.Boot != o.Boot || by.Space != o.Space", with: "by.Boot != o.Boot", tests: tests, run: "KilledProcess",
+		},
+		{
+			name: "a restore goes on whose marker is too old", file: "pkg/backup/lease.go",
+			old: "lapsed(err)", with: "_ = lapsed", tests: tests, run: "MarkerIsTooOld",
+		},
+	}
+}
+
 // replayMistakes concern the journal at a start.
 func replayMistakes() []mistake {
 	tests := []string{"./pkg/redo"}
