@@ -312,7 +312,7 @@ func (n *Node) adminOptions() admin.Options {
 		Turns:   n.turns,
 		Drops:   n.drops,
 		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, Figures: figures(&n.c.Options), Debug: o.Process.Pprof, Logger: n.c.Log,
-		Live: n.live, Metrics: n.metrics.Handler(),
+		Live: n.live, Metrics: n.metrics.Handler(), DetailedMetrics: n.metrics.Detailed(),
 		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
 		ObserveAct: n.metrics.Histograms().ObserveAct,
 		ConfigFrom: configFrom,

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/build"
@@ -22,6 +23,13 @@ func (n *Node) newMetrics() *metrics.Metrics {
 		Version: build.Version(), Revision: cmp.Or(build.This().Commit, "unknown"), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
 		MaxObjects: o.Process.MetricsObjects,
 		Read:       n.values,
+		Detail: func(q metrics.Question) metrics.Detail {
+			d := metrics.Detail{Topics: n.broker.Node.TopicStats("", "", q.Clients)}
+			if q.Followers {
+				d.Followers = slices.Collect(n.broker.Operator.Followers)
+			}
+			return d
+		},
 	})
 }
 
@@ -32,7 +40,7 @@ func (n *Node) values() metrics.Values {
 		Topics: b.Node.TopicStats("", "", false), Ready: len(b.Node.Ready()) == 0, Draining: n.draining.Load(), Placement: b.Contents.Placement(),
 		Server: n.server.Stats(), Unauthorized: n.refused.Load(), Logs: b.Host.Topics.LogStats(), Scrubber: b.Host.Scrubber.Stats(),
 		TokenEnds: meta.AccessOf(m.Store().View()).FirstEnd(time.Now()), Disk: b.Host.Disk.State(), Raft: m.Store().Stats(),
-		Tolerance: b.Operator.Tolerance(), Nodes: nodesByState(b), Lags: b.Operator.ReplicaLags(), Replication: b.Host.ReplicationStats(),
+		Tolerance: b.Operator.Tolerance(), Nodes: nodesByState(b), Followers: slices.Collect(b.Operator.Followers), Replication: b.Host.ReplicationStats(),
 		Memory: n.memory.Usage(), Turns: n.turns.Waiting(), Uncreated: n.created.Refused(), Traces: n.tracing.store.Stats(), Spans: n.tracing.spans.Stats(),
 		Stalls: b.Host.Stalls.Counts(time.Now()), Peers: m.Traffic(), Forwarding: b.Calls.ForwardStats(),
 	}

@@ -90,7 +90,7 @@ func guardedServer(t *testing.T, f *fake, change ...func(*Options)) (*Server, *f
 	o := []func(*Options){func(o *Options) {
 		o.V1.Access.Accesses = a
 		o.Guard = guard.New(guard.Options{Directory: a.Directory, First: func(text string) bool { return text == firstSecret }})
-		o.Metrics = http.NotFoundHandler()
+		o.Metrics, o.DetailedMetrics = http.NotFoundHandler(), http.NotFoundHandler()
 		o.Debug = true
 	}}
 	return serverOf(t, f, append(o, change...)...), a, tokens
@@ -319,6 +319,7 @@ func TestPathsThatTheNodeOpens(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		s, _, _ := guardedServer(t, newFake("t"), func(o *Options) {
 			o.AnonymousLookup, o.AnonymousMetrics, o.Metrics = open, open, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			o.DetailedMetrics = o.Metrics
 		})
 		want := http.StatusUnauthorized
 		if open {
@@ -336,6 +337,9 @@ func TestPathsThatTheNodeOpens(t *testing.T) {
 		}
 		if w := ask(s.Handler(), "GET", "/metrics", ""); w.Code != want {
 			t.Errorf("open %v: /metrics: %d", open, w.Code)
+		}
+		if w := ask(s.Handler(), "GET", "/metrics/detailed", ""); w.Code != http.StatusUnauthorized { // it names clients
+			t.Errorf("open %v: /metrics/detailed: %d", open, w.Code)
 		}
 	}
 }

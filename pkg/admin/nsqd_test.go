@@ -359,8 +359,10 @@ func TestProbesNeedNoTLS(t *testing.T) {
 		if w := ask(h, "GET", "/metrics", ""); w.Code != want {
 			t.Errorf("metrics, open %v: got %d", open, w.Code)
 		}
-		if w := ask(h, "GET", "/stats", ""); w.Code != 403 {
-			t.Errorf("stats: got %d", w.Code)
+		for _, path := range []string{"/stats", "/metrics/detailed"} {
+			if w := ask(h, "GET", path, ""); w.Code != 403 {
+				t.Errorf("%s: got %d", path, w.Code)
+			}
 		}
 	}
 }

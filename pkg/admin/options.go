@@ -46,8 +46,8 @@ type Options struct {
 	Config nsqd.Config
 	// ConfigFrom are the networks of clients that may change options, and profile.
 	ConfigFrom web.Networks
-	// Metrics serves /metrics.
-	Metrics http.Handler
+	// Metrics serves /metrics, and DetailedMetrics /metrics/detailed.
+	Metrics, DetailedMetrics http.Handler
 	// Observe is called with every request. It must not block.
 	Observe func(web.Exchange)
 	// ObserveAct is called with every operator action: its method, the pattern of its path

@@ -151,6 +151,7 @@ var rightsOfNode = map[string]need{
 	"GET /channels": reading,
 	"GET /nodes":    anyUser, // likewise
 
+	"GET /metrics/detailed":   reading, // it names clients
 	"GET /listlookup":         reading,
 	"GET /stats":              reading,
 	"GET /info":               reading,

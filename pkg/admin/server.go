@@ -100,6 +100,9 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup, 
 	if o.Metrics != nil {
 		t.Handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
 	}
+	if o.DetailedMetrics != nil {
+		t.Handle(http.MethodGet, "/metrics/detailed", o.DetailedMetrics.ServeHTTP)
+	}
 	return t
 }
 

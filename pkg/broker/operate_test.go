@@ -328,12 +328,12 @@ func TestPartitionIsDescribedWithItsCopies(t *testing.T) {
 	if f := d.Copies[1]; !f.Connected || f.Acked != 2 || f.Lag != 0 || f.BehindFor != 0 {
 		t.Errorf("follower %+v", f)
 	}
-	lags := l.at("n1").Operator.ReplicaLags()
-	if len(lags) != 2 || lags[0].Node != "n2" || lags[0].Partitions != 1 || lags[0].Messages != 0 {
-		t.Errorf("lags %+v", lags)
+	all := slices.Collect(l.at("n1").Operator.Followers)
+	if len(all) != 2 || all[0].Node != "n2" || all[0].Topic != "t" || all[0].Partition != 0 || all[0].Lag != 0 || all[0].Acked != 2 {
+		t.Errorf("followers %+v", all)
 	}
-	if got := l.at("n2").Operator.ReplicaLags(); len(got) != 0 {
-		t.Errorf("a follower's lags: %+v", got)
+	if got := slices.Collect(l.at("n2").Operator.Followers); len(got) != 0 {
+		t.Errorf("a follower's followers: %+v", got)
 	}
 }
 

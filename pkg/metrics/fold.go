@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -78,20 +79,7 @@ func (f *folder) add(t *stats.Topic) {
 		name = ephemeralName
 	}
 	sum := f.topic(name)
-	sum.messages += t.Messages
-	sum.bytes += t.Bytes
-	sum.duplicates += t.Dedup.Duplicates
-	sum.refused += t.Refused
-	sum.expelled += t.Dropped
-	sum.quota = max(sum.quota, t.QuotaUsed)
-	sum.logBytes += t.LogBytes
-	sum.depth += t.Depth
-	sum.paused = sum.paused || t.Paused
-	for _, p := range t.Partitions {
-		if p.LogEnd > p.LogStart {
-			sum.stored += uint64(p.LogEnd - p.LogStart)
-		}
-	}
+	sum.add(t)
 	if sum.name == otherName {
 		f.out.dropped += len(t.Channels)
 	}
@@ -120,7 +108,7 @@ func (f *folder) topic(name string) *topicSum {
 		}
 		f.own++
 	}
-	sum := &topicSum{name: name, quota: -1}
+	sum := newTopicSum(name)
 	f.topics[name] = sum
 	f.out.topics = append(f.out.topics, sum)
 	return sum
@@ -149,6 +137,26 @@ func (f *folder) channel(topic, name string) *channelSum {
 	return sum
 }
 
+func newTopicSum(name string) *topicSum { return &topicSum{name: name, quota: -1} }
+
+// add adds a topic without its channels.
+func (s *topicSum) add(t *stats.Topic) {
+	s.messages += t.Messages
+	s.bytes += t.Bytes
+	s.duplicates += t.Dedup.Duplicates
+	s.refused += t.Refused
+	s.expelled += t.Dropped
+	s.quota = max(s.quota, t.QuotaUsed)
+	s.logBytes += t.LogBytes
+	s.depth += t.Depth
+	s.paused = s.paused || t.Paused
+	for _, p := range t.Partitions {
+		if p.LogEnd > p.LogStart {
+			s.stored += uint64(p.LogEnd - p.LogStart)
+		}
+	}
+}
+
 // add adds a channel.
 func (s *channelSum) add(c *stats.Channel) {
 	s.ChannelCounts.Add(&c.ChannelCounts)
@@ -164,4 +172,34 @@ func (s *channelSum) add(c *stats.Channel) {
 		}
 		s.lag += p.Lag
 	}
+}
+
+// replicaLag sums what the followers on one node lack of the partitions that this node leads.
+type replicaLag struct {
+	partitions int           // that it follows
+	behind     int           // of those, partitions with a lag
+	messages   int64         // that it lacks in total
+	bytes      int64         // likewise, approximately
+	longest    time.Duration // longest time since one of them was level; those that never were do not count
+}
+
+// lags returns the lag of followers by node.
+func lags(all []operate.Follower) map[string]*replicaLag {
+	byNode := map[string]*replicaLag{}
+	for i := range all {
+		f := &all[i]
+		l := byNode[f.Node]
+		if l == nil {
+			l = &replicaLag{}
+			byNode[f.Node] = l
+		}
+		l.partitions++
+		if f.Lag > 0 {
+			l.behind++
+		}
+		l.messages += f.Lag
+		l.bytes += f.LagBytes
+		l.longest = max(l.longest, time.Duration(f.BehindFor))
+	}
+	return byNode
 }

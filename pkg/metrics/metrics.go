@@ -30,6 +30,8 @@ type Options struct {
 	// Read returns the values of a node. It is called once per scrape, possibly by several
 	// scrapes concurrently, and should not block. nil: there are none.
 	Read func() Values
+	// Detail returns the values of a node for Detailed. nil: there are none.
+	Detail func(Question) Detail
 	// MaxObjects bounds the topics and channels with their own series. 0:
 	// defaultMaxObjects.
 	MaxObjects int
@@ -40,6 +42,8 @@ type Options struct {
 type Metrics struct {
 	registry   *prometheus.Registry
 	histograms *Histograms
+	detail     func(Question) Detail
+	detailing  chan struct{} // holds one for each answer of Detailed that is being made
 }
 
 // New returns the metrics of a node.
@@ -47,7 +51,7 @@ func New(o Options) *Metrics {
 	if o.MaxObjects <= 0 {
 		o.MaxObjects = defaultMaxObjects
 	}
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), detail: o.Detail, detailing: make(chan struct{}, maxDetailing)}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

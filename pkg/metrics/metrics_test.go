@@ -62,8 +62,11 @@ func full(topics ...stats.Topic) *Metrics {
 					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: []meta.NodeID{"n1"}, LastContact: -1, StoreBytes: 8192, StoreFree: 4096, Elections: 4,
 					Applies: raftstore.Timing{Count: 5, Total: time.Second}, Writes: raftstore.Timing{Count: 6, Total: 2 * time.Second},
 				},
-				Nodes:       map[string]int{"up": 2, "draining": 1},
-				Lags:        []operate.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}},
+				Nodes: map[string]int{"up": 2, "draining": 1},
+				Followers: []operate.Follower{
+					{Topic: "a", Copy: api.Copy{Node: "n2", Lag: 70, LagBytes: 7000, BehindFor: api.Duration(90 * time.Second)}},
+					{Topic: "b", Copy: api.Copy{Node: "n2"}}, {Topic: "c", Copy: api.Copy{Node: "n2", BehindFor: -1}},
+				},
 				Replication: coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20},
 				Memory:      limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5},
 				Turns:       9,

@@ -19,16 +19,22 @@ import (
 
 // metric is a metric whose value is read at each scrape.
 type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+	desc       *prometheus.Desc
+	kind       prometheus.ValueType
+	name, help string
+	labels     []string
+}
+
+func newMetric(kind prometheus.ValueType, name, help string, labels []string) metric {
+	return metric{prometheus.NewDesc(name, help, labels, nil), kind, name, help, labels}
 }
 
 func gauge(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+	return newMetric(prometheus.GaugeValue, name, help, labels)
 }
 
 func counter(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+	return newMetric(prometheus.CounterValue, name, help, labels)
 }
 
 // timed is a summary without quantiles: a count and a total duration.
@@ -48,7 +54,6 @@ func (m metric) is(v float64, labels ...string) prometheus.Metric {
 
 // The metrics with labels, and summaries.
 var (
-	topicQuota         = gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic")
 	objectsDropped     = gauge("brokerd_metrics_objects_dropped", "Topics and channels above the series limit, aggregated under the name _other.")
 	connections        = gauge("brokerd_connections", "Open connections.", "proto", "role")
 	accepted           = counter("brokerd_connections_total", "Connections accepted.", "proto")
@@ -94,8 +99,8 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	putAll(out, diskMetrics, &v.Disk)
 	putAll(out, raftMetrics, &v.Raft)
 	out.put(raftApplies.is(v.Raft.Applies), raftWrites.is(v.Raft.Writes))
-	for i := range v.Lags {
-		putAll(out, lagMetrics, &v.Lags[i], v.Lags[i].Node)
+	for node, lag := range lags(v.Followers) {
+		putAll(out, lagMetrics, lag, node)
 	}
 	for state, n := range v.Nodes {
 		out.put(clusterNodes.is(float64(n), state))
@@ -138,9 +143,6 @@ func (s sink) topics(stats []stats.Topic, most int) {
 	s.put(objectsDropped.is(float64(f.dropped)))
 	for _, t := range f.topics {
 		putAll(s, topicMetrics, t, t.name)
-		if t.quota >= 0 {
-			s.put(topicQuota.is(t.quota, t.name))
-		}
 	}
 	for _, c := range f.channels {
 		putAll(s, channelMetrics, c, c.topic, c.name)

@@ -33,10 +33,10 @@ type Values struct {
 	TokenEnds    time.Time // when the first of the valid tokens expires; zero: none expires
 	Disk         diskspace.State
 	Raft         raftstore.Stats
-	Tolerance    int                  // voters that may fail; negative: how many are missing
-	Nodes        map[string]int       // of the cluster, by state: up, down, draining
-	Lags         []operate.ReplicaLag // of the followers of the partitions that this node leads
-	Stalls       map[string]int       // partitions in which something makes no progress, by the code in the health
+	Tolerance    int                // voters that may fail; negative: how many are missing
+	Nodes        map[string]int     // of the cluster, by state: up, down, draining
+	Followers    []operate.Follower // of the partitions that this node leads
+	Stalls       map[string]int     // partitions in which something makes no progress, by the code in the health
 	Replication  coord.ReplicationStats
 	Memory       limit.MemoryUsage // of the clients' memory budget
 	Turns        int               // connections that wait for their turn: see limit.Turns

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"math"
+
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -13,14 +15,15 @@ type value[T any] struct {
 	of func(*T) float64
 }
 
-// putAll exports all values of a T.
+// putAll exports all values of a T, except NaN: the T has no such value.
 func putAll[T any](s sink, values []value[T], of *T, labels ...string) {
 	for _, v := range values {
-		s.put(v.is(v.of(of), labels...))
+		if n := v.of(of); !math.IsNaN(n) {
+			s.put(v.is(n, labels...))
+		}
 	}
 }
 
-// topicMetrics are of a topic, or of several as one.
 // nodeMetrics are the metrics of a node that have no labels.
 var nodeMetrics = []value[Values]{
 	{gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz."), func(v *Values) float64 { return truth(v.Ready) }},
@@ -51,6 +54,7 @@ var nodeMetrics = []value[Values]{
 	{gauge("brokerd_token_not_after_timestamp_seconds", "Time at which the next valid access token expires; +Inf if none expires."), func(v *Values) float64 { return moment(v.TokenEnds) }},
 }
 
+// topicMetrics are of a topic, or of several as one.
 var topicMetrics = []value[topicSum]{
 	{counter("brokerd_publish_messages_total", "Messages published and acknowledged.", "topic"), func(t *topicSum) float64 { return float64(t.messages) }},
 	{counter("brokerd_publish_bytes_total", "Message body bytes published.", "topic"), func(t *topicSum) float64 { return float64(t.bytes) }},
@@ -61,6 +65,7 @@ var topicMetrics = []value[topicSum]{
 	{counter("brokerd_topic_duplicates_total", "Duplicate messages not stored, recognized by their dedup ids.", "topic"), func(t *topicSum) float64 { return float64(t.duplicates) }},
 	{counter("brokerd_topic_full_refused_total", "Messages refused because the topic had reached max-bytes.", "topic"), func(t *topicSum) float64 { return float64(t.refused) }},
 	{counter("brokerd_topic_full_dropped_total", "Messages dropped unfinished because the topic had reached max-bytes.", "topic"), func(t *topicSum) float64 { return float64(t.expelled) }},
+	{gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic"), func(t *topicSum) float64 { return unless(t.quota < 0, t.quota) }},
 }
 
 // channelMetrics are of a channel, or of several as one.
@@ -144,10 +149,10 @@ var raftMetrics = []value[raftstore.Stats]{
 }
 
 // lagMetrics are of the partitions that another node follows.
-var lagMetrics = []value[operate.ReplicaLag]{
-	{gauge("brokerd_replica_partitions", "Partitions led by this node that the peer follows.", "peer"), func(l *operate.ReplicaLag) float64 { return float64(l.Partitions) }},
-	{gauge("brokerd_replica_partitions_behind", "Partitions led by this node in which the peer is behind.", "peer"), func(l *operate.ReplicaLag) float64 { return float64(l.Behind) }},
-	{gauge("brokerd_replica_lag_messages", "Replication lag of the peer, in messages, over partitions led by this node.", "peer"), func(l *operate.ReplicaLag) float64 { return float64(l.Messages) }},
-	{gauge("brokerd_replica_lag_bytes", "Replication lag of the peer, in bytes, over partitions led by this node.", "peer"), func(l *operate.ReplicaLag) float64 { return float64(l.Bytes) }},
-	{gauge("brokerd_replica_lag_seconds", "Longest time the peer has been behind in any of those partitions.", "peer"), func(l *operate.ReplicaLag) float64 { return l.Longest.Seconds() }},
+var lagMetrics = []value[replicaLag]{
+	{gauge("brokerd_replica_partitions", "Partitions led by this node that the peer follows.", "peer"), func(l *replicaLag) float64 { return float64(l.partitions) }},
+	{gauge("brokerd_replica_partitions_behind", "Partitions led by this node in which the peer is behind.", "peer"), func(l *replicaLag) float64 { return float64(l.behind) }},
+	{gauge("brokerd_replica_lag_messages", "Replication lag of the peer, in messages, over partitions led by this node.", "peer"), func(l *replicaLag) float64 { return float64(l.messages) }},
+	{gauge("brokerd_replica_lag_bytes", "Replication lag of the peer, in bytes, over partitions led by this node.", "peer"), func(l *replicaLag) float64 { return float64(l.bytes) }},
+	{gauge("brokerd_replica_lag_seconds", "Longest time the peer has been behind in any of those partitions.", "peer"), func(l *replicaLag) float64 { return l.longest.Seconds() }},
 }

@@ -3,8 +3,6 @@ package operate
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -108,41 +106,23 @@ func (o *Node) followersHere(a partitionAt) (all []api.Copy, led bool) {
 	return all, true
 }
 
-// ReplicaLag sums what the followers on one node lack of the partitions that this node leads.
-type ReplicaLag struct {
-	Node       string
-	Partitions int           // that it follows
-	Behind     int           // of those, partitions with a lag
-	Messages   int64         // that it lacks in total
-	Bytes      int64         // likewise, approximately
-	Longest    time.Duration // longest time since one of them was level; those that never were do not count
+// Follower is the progress of a follower of a partition that this node leads.
+type Follower struct {
+	Topic     string
+	Partition int
+	api.Copy
 }
 
-// ReplicaLags returns the lag of the followers of this node's partitions, by node.
-func (o *Operator) ReplicaLags() []ReplicaLag {
-	byNode := map[string]*ReplicaLag{}
+// Followers yields the followers of the partitions that this node leads.
+func (o *Operator) Followers(yield func(Follower) bool) {
 	for _, h := range o.node.host.Topics.Hosted() {
 		for _, lp := range h.AllLed() {
 			all, _ := o.node.followersHere(partitionAt{h.Name, lp.Index})
-			for _, f := range all {
-				l := byNode[f.Node]
-				if l == nil {
-					l = &ReplicaLag{Node: f.Node}
-					byNode[f.Node] = l
+			for i := range all {
+				if !yield(Follower{h.Name, lp.Index, all[i]}) {
+					return
 				}
-				l.Partitions++
-				if f.Lag > 0 {
-					l.Behind++
-				}
-				l.Messages += f.Lag
-				l.Bytes += f.LagBytes
-				l.Longest = max(l.Longest, time.Duration(f.BehindFor))
 			}
 		}
 	}
-	out := make([]ReplicaLag, 0, len(byNode))
-	for _, id := range slices.Sorted(maps.Keys(byNode)) {
-		out = append(out, *byNode[id])
-	}
-	return out
 }

@@ -71,10 +71,11 @@ func queries(t *testing.T) map[string][]string {
 // byPrometheus are labels that Prometheus adds to scraped metrics.
 var byPrometheus = []string{"job", "instance"}
 
-// manualOfMetrics contains a table of all metrics, between two comments.
+// manualOfMetrics contains two tables of metrics, each between two comments.
 const (
 	manualOfMetrics = "../../docs/operations/metrics.md"
-	tableBegins     = "<!-- metrics -->\n"
+	scrapedBegins   = "<!-- metrics -->\n"
+	detailedBegins  = "<!-- detailed metrics -->\n"
 	tableEnds       = "<!-- end -->\n"
 )
 
@@ -105,8 +106,8 @@ func tableOf(scrape string) string {
 	return table.String()
 }
 
-// compareManual compares the manual's table with the exported metrics, both ways.
-func compareManual(t *testing.T, scrape string) {
+// compareManual compares one of the manual's tables with the exported metrics, both ways.
+func compareManual(t *testing.T, tableBegins, scrape string) {
 	raw, err := os.ReadFile(manualOfMetrics)
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +135,9 @@ var (
 	matcher    = regexp.MustCompile(`(\w+)(=~|!=|=)"([^"]*)"`)
 )
 
-// scrapeOfTwo returns a scrape of two nodes on which every counted event has happened.
-func scrapeOfTwo(t *testing.T) string {
+// scrapeOfTwo returns a scrape of two nodes on which every counted event has happened, and their
+// detailed metrics.
+func scrapeOfTwo(t *testing.T) (text, detailed string) {
 	t.Helper()
 	authority := newAuthority(t)
 	authority.issue("server", authority)
@@ -151,12 +153,12 @@ func scrapeOfTwo(t *testing.T) string {
 	brokerctl("channel", "create", "parcels/send")
 	brokerctl("message", "pub", "parcels", "one", "two", "three", "four")
 	brokerctl("message", "tail", "parcels/send", "-n", "2")
-	var text string
-	scrape := func() string {
-		return "\n" + n.get("/metrics") + "\n" + other.get("/metrics")
+	n.consumer("parcels", "send", 1, "{}")
+	scrape := func(path string) string {
+		return "\n" + n.get(path) + "\n" + other.get(path)
 	}
 	eventually(t, "both nodes lead, replicate to each other, and know the way", func() bool {
-		text = scrape()
+		text = scrape("/metrics")
 		for _, late := range []string{
 			`brokerd_peer_bytes_total{class="replication"`, "brokerd_peer_round_trip_seconds{", "brokerd_peer_calls_total{", "brokerd_replica_lag_seconds{",
 			"brokerd_topic_quota_used_ratio{", "brokerd_channel_depth{",
@@ -165,16 +167,20 @@ func scrapeOfTwo(t *testing.T) string {
 				return false
 			}
 		}
-		return true
+		detailed = scrape("/metrics/detailed?family=topic,channel,partition,channel_partition,replica,client&topic=parcels")
+		return strings.Contains(detailed, "\nbrokerd_detailed_client_in_flight{") && strings.Contains(detailed, "\nbrokerd_detailed_replica_lag_seconds{")
 	})
-	return text
+	return text, detailed
 }
 
 // TestDashboardAndAlertsUseExistingMetrics looks up every queried metric, label and value, and
 // every metric in the manual.
 func TestDashboardAndAlertsUseExistingMetrics(t *testing.T) {
-	text := scrapeOfTwo(t)
-	t.Run("manual", func(t *testing.T) { compareManual(t, text) })
+	text, detailed := scrapeOfTwo(t)
+	t.Run("manual", func(t *testing.T) {
+		compareManual(t, scrapedBegins, text)
+		compareManual(t, detailedBegins, detailed)
+	})
 	for who, exprs := range queries(t) {
 		for _, expr := range exprs {
 			for _, name := range metricName.FindAllString(expr, -1) {
