@@ -99,9 +99,7 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 	var o config.Options
 	for _, s := range o.Settings() {
 		flag := cmd.Flags().VarPF(&flagValue{s, &flags}, s.Key, "", s.Doc)
-		if s.IsBool() {
-			flag.NoOptDefVal = "true"
-		}
+		flag.NoOptDefVal = s.Bare()
 	}
 	cmd.Flags().SortFlags = false
 	return &flags

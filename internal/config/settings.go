@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Setting describes one setting. The zero Setting is of no use; Settings
 // returns the real ones.
@@ -24,8 +27,17 @@ func (s Setting) FileKey() string { return strings.ReplaceAll(s.Key, "-", "_") }
 // list, or the words to choose from.
 func (s Setting) Type() string { return s.value.typeName() }
 
-// IsBool reports whether the flag needs no value.
+// IsBool reports whether the value is true or false.
 func (s Setting) IsBool() bool { _, ok := s.value.(typed[bool]); return ok }
+
+// Bare returns the value of a flag that is given without one: true for settings that can be true. ""
+// means that the flag needs a value.
+func (s Setting) Bare() string {
+	if s.IsBool() || slices.Contains(strings.Split(s.Type(), "|"), "true") {
+		return "true"
+	}
+	return ""
+}
 
 // IsList reports whether a flag may be repeated.
 func (s Setting) IsList() bool { _, ok := s.value.(typed[[]string]); return ok }
