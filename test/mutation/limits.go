@@ -183,7 +183,7 @@ func edgeMistakes() []mistake {
 		},
 		{
 			name: "a bad client of the lookup daemon is a line each time", file: "internal/lookupd/server.go",
-			old: `srv.complaints.Warn(srv.Log, time.Now(), "refused", "address", remote,`, with: `srv.Log.Warn("refused", "address", remote,`,
+			old: `srv.complaints.Warn(srv.Log, time.Now(), "refused a command of a producer; its connection is closed",`, with: `srv.Log.Warn("refused a command of a producer; its connection is closed",`,
 			tests: []string{"./internal/lookupd"}, run: "FillTheLog",
 		},
 		{
