@@ -32,36 +32,36 @@ type Book struct {
 
 // kind is a log message: when its last line was, and how many were suppressed since.
 type kind struct {
-	told   time.Time
-	untold int // since then
+	loggedAt time.Time
+	omitted  int // since then
 }
 
-// Warn logs a warning; see Tell.
+// Warn logs a warning; see Log.
 func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) bool {
-	return b.Tell(log, slog.LevelWarn, now, text, args...)
+	return b.Log(log, slog.LevelWarn, now, text, args...)
 }
 
-// Tell logs a line, unless one with the same text was logged a moment ago: then the next line
+// Log logs a line, unless one with the same text was logged a moment ago: then the next line
 // reports how many were omitted. text is a constant of the caller, never a peer's text; Short
 // shortens the values among args. It reports whether the line was logged.
-func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) bool {
-	untold, ok := b.turn(now, text)
+func (b *Book) Log(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) bool {
+	omitted, ok := b.mayLog(now, text)
 	if !ok {
 		return false
 	}
-	said := make([]any, 0, len(args)+2)
+	attrs := make([]any, 0, len(args)+2)
 	for _, a := range args {
-		said = append(said, shortened(a))
+		attrs = append(attrs, shortened(a))
 	}
-	if untold > 0 {
-		said = append(said, "untold", untold)
+	if omitted > 0 {
+		attrs = append(attrs, "omitted", omitted)
 	}
-	log.Log(context.Background(), level, text, said...) //nolint:sloglint // the constant of a caller
+	log.Log(context.Background(), level, text, attrs...) //nolint:sloglint // the constant of a caller
 	return true
 }
 
-// turn reports whether a line is to be written, and how many were not since the last one.
-func (b *Book) turn(now time.Time, text string) (untold int, ok bool) {
+// mayLog reports whether a line is to be written, and how many were not since the last one.
+func (b *Book) mayLog(now time.Time, text string) (omitted int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, known := b.kinds[text]
@@ -71,19 +71,19 @@ func (b *Book) turn(now time.Time, text string) (untold int, ok bool) {
 			b.kinds = map[string]*kind{}
 		}
 		b.kinds[text] = k
-	} else if now.Sub(k.told) < every {
-		k.untold++
+	} else if now.Sub(k.loggedAt) < every {
+		k.omitted++
 		return 0, false
 	}
-	untold = k.untold
-	k.told, k.untold = now, 0
-	return untold, true
+	omitted = k.omitted
+	k.loggedAt, k.omitted = now, 0
+	return omitted, true
 }
 
 // Writer returns what logs each line that a library writes, as the error of a line with
 // the same text.
 func (b *Book) Writer(log *slog.Logger, level slog.Level, text string) io.Writer {
-	return writer(func(line string) { b.Tell(log, level, time.Now(), text, "error", line) })
+	return writer(func(line string) { b.Log(log, level, time.Now(), text, "error", line) })
 }
 
 type writer func(line string)

@@ -21,17 +21,17 @@ func TestClientsDoNotFillTheLog(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for range 1000 {
 		b.Warn(log, now, "refused")
-		b.Tell(log, slog.LevelInfo, now, "joined")
+		b.Log(log, slog.LevelInfo, now, "joined")
 	}
 	b.Warn(log, now.Add(every-1), "refused")
 	b.Warn(log, now.Add(every), "refused")
 	b.Warn(log, now.Add(2*every), "refused")
-	b.Tell(log, slog.LevelDebug, now.Add(2*every), "joined")
+	b.Log(log, slog.LevelDebug, now.Add(2*every), "joined")
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	if len(lines) != 4 {
 		t.Fatalf("%d lines: %q", len(lines), lines[:min(8, len(lines))])
 	}
-	for i, want := range []string{"level=WARN msg=refused", "level=INFO msg=joined", "level=WARN msg=refused untold=1000", "level=WARN msg=refused"} {
+	for i, want := range []string{"level=WARN msg=refused", "level=INFO msg=joined", "level=WARN msg=refused omitted=1000", "level=WARN msg=refused"} {
 		if !strings.HasSuffix(lines[i], want) {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want)
 		}

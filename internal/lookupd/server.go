@@ -96,7 +96,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 	defer func() {
 		srv.Directory.Leave(s.id)
 		if s.id != 0 {
-			srv.complaints.Tell(srv.Log, slog.LevelInfo, time.Now(), "producer disconnected", "address", remote)
+			srv.complaints.Log(srv.Log, slog.LevelInfo, time.Now(), "producer disconnected", "address", remote)
 		}
 	}()
 	for {
@@ -117,7 +117,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 			return
 		}
 		if !known && s.id != 0 {
-			srv.complaints.Tell(srv.Log, slog.LevelInfo, time.Now(), "producer connected", "address", remote)
+			srv.complaints.Log(srv.Log, slog.LevelInfo, time.Now(), "producer connected", "address", remote)
 		}
 		if err := writeAnswer(conn, answer); err != nil {
 			return

@@ -160,7 +160,7 @@ func (j joiner) joinNew() {
 			}
 		}
 		if err := j.joinOne(lp); err != nil {
-			s.c.complaints.Tell(s.c.o.Logger, slog.LevelInfo, time.Now(), "cannot attach consumer to a partition now led by this node; retrying",
+			s.c.complaints.Log(s.c.o.Logger, slog.LevelInfo, time.Now(), "cannot attach consumer to a partition now led by this node; retrying",
 				"topic", s.ask.Topic, "partition", lp.Index, "channel", s.ask.Channel, "error", err)
 		}
 	}

@@ -122,7 +122,7 @@ func (l *link) closeSocket() {
 	l.srv.counters.ended[end.how].Add(1)
 	const text = "connection closed"
 	if end.how == EndProtocol || end.how == EndHandshake || end.how == EndTimeout {
-		l.srv.complaints.Tell(l.log, slog.LevelInfo, time.Now(), text, "how", end.how.String(), "error", end.why)
+		l.srv.complaints.Log(l.log, slog.LevelInfo, time.Now(), text, "how", end.how.String(), "error", end.why)
 		return
 	}
 	l.log.Debug(text, "how", end.how.String(), "error", end.why)

@@ -173,7 +173,7 @@ func edgeMistakes() []mistake {
 		},
 		{
 			name: "each fault of a client is a line", file: "internal/complaint/complaint.go",
-			old: "now.Sub(k.told) < every", with: "now.Sub(k.told) > every",
+			old: "now.Sub(k.loggedAt) < every", with: "now.Sub(k.loggedAt) > every",
 			tests: []string{"./internal/complaint"}, run: "FillTheLog",
 		},
 		{

@@ -41,18 +41,18 @@ type repeats struct {
 }
 
 type repeated struct {
-	at     time.Time // when it was last logged
-	untold int       // how often it was suppressed since
+	at         time.Time // when it was last logged
+	suppressed int       // how often it was suppressed since
 }
 
 // turn reports whether a line is to be logged, and how many with its text were suppressed since the
 // last one.
-func (r *repeats) turn(text string, now time.Time) (untold int, ok bool) {
+func (r *repeats) turn(text string, now time.Time) (suppressed int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.said[text]
 	if s != nil && now.Sub(s.at) < repeatEvery {
-		s.untold++
+		s.suppressed++
 		return 0, false
 	}
 	if s == nil {
@@ -62,8 +62,8 @@ func (r *repeats) turn(text string, now time.Time) (untold int, ok bool) {
 		}
 		r.said[text] = s
 	}
-	untold, s.at, s.untold = s.untold, now, 0
-	return untold, true
+	suppressed, s.at, s.suppressed = s.suppressed, now, 0
+	return suppressed, true
 }
 
 func slogLevel(l hclog.Level) slog.Level {
@@ -84,12 +84,12 @@ func (b *bridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 		to = slog.LevelDebug
 	}
 	if to > slog.LevelDebug {
-		untold, ok := b.lines.turn(msg, time.Now())
+		suppressed, ok := b.lines.turn(msg, time.Now())
 		if !ok {
 			return
 		}
-		if untold > 0 {
-			args = append(args[:len(args):len(args)], "repeated", untold)
+		if suppressed > 0 {
+			args = append(args[:len(args):len(args)], "repeated", suppressed)
 		}
 	}
 	if ctx := context.Background(); b.log.Enabled(ctx, to) {
