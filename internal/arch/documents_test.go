@@ -22,6 +22,28 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
+// TestEveryStepOfAMessageExists checks the files and functions of the walk in docs/architecture.md.
+func TestEveryStepOfAMessageExists(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, walk, _ := strings.Cut(string(page), "\n## One message's life\n")
+	walk, _, _ = strings.Cut(walk, "\n## ")
+	steps := regexp.MustCompile("(?m)^\\|.*\\| `(\\S+\\.go)` \\| `(\\w+)\\.(\\w+)` \\|$").FindAllStringSubmatch(walk, -1)
+	if rows := strings.Count(walk, "\n| "); len(steps) == 0 || len(steps) != rows-1 {
+		t.Errorf("%d of %d rows name a file and a method", len(steps), rows-1)
+	}
+	for _, step := range steps {
+		file, err := os.ReadFile(filepath.Join(root, step[1]))
+		if err != nil {
+			t.Error(err)
+		} else if !regexp.MustCompile(`(?m)^func \(\w+ \*?` + step[2] + `\) ` + step[3] + `\(`).Match(file) {
+			t.Errorf("%s has no method %s.%s", step[1], step[2], step[3])
+		}
+	}
+}
+
 // statusOf matches the third line of a record: its status, and the records that amend it.
 var statusOf = regexp.MustCompile(`^Status: (accepted(, amended by \S.*)?|superseded by \S.*)$`)
 
