@@ -108,7 +108,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Memory: o.Memory, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
 	}, h, d, c.tasks)
 	c.consumers = consume.New(c.life, consume.Options{
-		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Logger: o.Logger, MaxChannelConsumers: o.MaxChannelConsumers,
+		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Logger: o.Logger, Memory: o.Memory, MaxChannelConsumers: o.MaxChannelConsumers,
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
 	letters = deadletter.NewWorker(c.life, letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)

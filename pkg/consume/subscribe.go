@@ -84,6 +84,7 @@ type Options struct {
 	Meta                *raftstore.Store
 	Calls               forward.Caller // to other nodes
 	Logger              *slog.Logger
+	Memory              *limit.Memory // for messages that other nodes send for clients of this one; nil: no limit
 	MaxChannelConsumers int           // on this node; 0: no limit
 	MaxMsgTimeout       time.Duration // maximum to which TOUCH can extend a delivery
 	PublishTimeout      time.Duration // how long a subscription waits for a leader
@@ -427,7 +428,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	r := relay.New(relay.Options{
 		Epochs: epochs,
 		Remote: s.c.o.Calls.Remote, FromRemote: forward.FromRemote, Node: leader, Handle: s.c.handles.Add(1),
-		Partitions: partitions, Extra: extra, Running: s.c.pulse.Begin(),
+		Partitions: partitions, Extra: extra, Running: s.c.pulse.Begin(), Memory: s.c.o.Memory,
 		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
 		Events: relay.Events{
 			Wake: s.wake, Starved: starved, Freed: s.freed, Unfinished: s.ask.Client.Unfinished,

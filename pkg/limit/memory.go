@@ -31,6 +31,7 @@ const (
 	Deliveries             // messages being written to clients
 	ReadAhead              // log data read ahead for consumers that lag
 	Batches                // large batches of logs, while messages are read from them
+	Relays                 // messages that other nodes have sent for clients here
 	// UseCount is the number of uses, for tables.
 	UseCount
 )
@@ -42,6 +43,7 @@ var uses = [UseCount]struct {
 	Bodies: {"bodies", 8}, Answers: {"answers", 4}, Forwards: {"forwards", 4},
 	Ephemeral: {"ephemeral", 2}, Reads: {"reads", 2}, Connections: {"connections", 4},
 	Deliveries: {"deliveries", 4}, ReadAhead: {"read_ahead", 1}, Batches: {"batches", 2},
+	Relays: {"relays", 2},
 }
 
 // bulkEighths is the part of the budget up to which shares that are not small may fill it.
@@ -316,6 +318,12 @@ func (s *Share) Give(n int) {
 	if s.of != nil {
 		s.of.give(s.use, given)
 	}
+}
+
+// Add moves the bytes of another share of the same use to this one.
+func (s *Share) Add(o *Share) {
+	s.held += o.held
+	o.held = 0
 }
 
 // Close returns all bytes of the share. The share may be used again.

@@ -16,6 +16,8 @@
 //  4. When a relay ends, it reports messages that the client has not seen; those deliveries do
 //     not count as attempts.
 //  5. A Finish that the leader refused is reported to the client once.
+//  6. What the queues of all relays hold is part of the node's memory budget. Without memory an
+//     answer returns to the leader, and a relay fetches small answers, one at a time.
 //
 // Start at Relay.Take, then Relay.fetch. The relay source is in pkg/consume; the calls
 // between the two are those of pkg/forward.

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -51,7 +52,7 @@ type Events struct {
 	Ended      func(error)                 // the leader ended the relay, or cannot be reached; called once
 }
 
-// Options describe a relay. All except Extra are required.
+// Options describe a relay. All except Extra and Memory are required.
 type Options struct {
 	Remote     forward.Remote
 	Node       meta.NodeID // the leader
@@ -62,6 +63,7 @@ type Options struct {
 	MaxTimeout time.Duration     // maximum by touching
 	Extra      bool              // the relay retires when a closer consumer appears
 	Running    lease.Stretch     // of the process, since before the relay was created
+	Memory     *limit.Memory     // for fetched messages; nil: no limit
 	Events     Events
 	FromRemote func(error) error // converts an error of the leader
 }
@@ -115,6 +117,7 @@ type Relay struct {
 func New(o Options) *Relay {
 	r := &Relay{Options: o}
 	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
+	r.here.room.share = o.Memory.Share(limit.Relays)
 	r.partitions.Store(&o.Partitions)
 	return r
 }
@@ -141,19 +144,25 @@ func (r *Relay) leave(seen []seq.MessageID) {
 	r.Remote.Go(r.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
 }
 
-// fetch keeps Fetch calls open unless the relay holds too much, or the client does not take it. It
-// must be called after everything that takes from the queue or ends a stall: nothing else restarts
+// fetch keeps Fetch calls open unless the relay holds too much, the client does not take it, or there
+// is no memory. It must be called after everything that takes from the queue or ends a stall: nothing else restarts
 // a relay that had stopped fetching.
 func (r *Relay) fetch() {
 	for {
 		r.mu.Lock()
+		r.here.room.settle(&r.here.queue)
 		if r.over != nil || r.fetching >= fetchesAhead || r.here.queue.bytes > QueueBytes || r.here.stalled {
+			r.mu.Unlock()
+			return
+		}
+		wait, bytes := short(r)
+		if wait {
 			r.mu.Unlock()
 			return
 		}
 		r.fetching++
 		r.mu.Unlock()
-		m := forward.Fetch{Handle: r.Handle, MaxBytes: fetchBytes}
+		m := forward.Fetch{Handle: r.Handle, MaxBytes: bytes}
 		r.Remote.Go(r.Node, forward.KindFetch, [][]byte{m.Append(nil)}, r.fetched)
 	}
 }
@@ -163,9 +172,13 @@ func (r *Relay) fetch() {
 // continues with the next message. If the leader does not, the message times out again.
 func (r *Relay) fetched(reply []byte, err error) {
 	var got []topic.Delivery
-	var starved bool
+	var starved, admitted bool
+	charged := 0
 	if err == nil {
-		got, starved, err = forward.DecodeDeliveries(append([]byte(nil), reply...), nil)
+		if charged, admitted = admit(r, len(reply)); admitted {
+			reply = append([]byte(nil), reply...)
+		}
+		got, starved, err = forward.DecodeDeliveries(reply, nil)
 	}
 	if err != nil {
 		r.End(fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err)))
@@ -182,11 +195,11 @@ func (r *Relay) fetched(reply []byte, err error) {
 		r.mu.Unlock()
 		return
 	}
-	for _, d := range got {
-		if d.Attempts > 1 && (finishes(r.answers, d.ID) || finishes(r.sent, d.ID)) {
-			continue
-		}
-		r.here.queue.push(message{d, now})
+	if admitted {
+		keep(r, got, charged, now)
+	} else {
+		refuse(r, got)
+		got = nil
 	}
 	r.starved = r.starved || starved
 	r.filled = r.filled || len(got) > 0
@@ -195,6 +208,9 @@ func (r *Relay) fetched(reply []byte, err error) {
 	r.mu.Unlock()
 	if unwanted {
 		r.ReturnQueued()
+	}
+	if !admitted {
+		r.flush()
 	}
 	r.fetch()
 	if len(got) > 0 && !unwanted {
@@ -246,6 +262,7 @@ func (r *Relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) 
 	}
 	r.over = why
 	r.here.unwatch()
+	r.here.room.close()
 	answers, r.answers = r.answers, nil
 	return answers, slices.Collect(maps.Keys(r.here.inFlight.all)), true
 }
@@ -293,6 +310,7 @@ func (r *Relay) expireQueue() {
 		return
 	}
 	dropped := r.here.dropExpired(now)
+	r.here.room.settle(&r.here.queue)
 	tell := dropped > 0 && (r.logged.IsZero() || now.Sub(r.logged) >= stallLogEvery)
 	if tell {
 		r.logged = now
@@ -376,16 +394,21 @@ func (r *Relay) Answer(a forward.Answer) error {
 	} else {
 		delete(r.here.inFlight.all, a.ID)
 	}
-	if len(r.answers) == 0 {
-		r.answers = forward.AppendAnswersHead(nil, r.Handle)
-	}
-	r.answers = a.Append(r.answers)
+	note(r, a)
 	r.mu.Unlock()
 	r.flush()
 	if a.Verb != forward.Touch {
 		r.Events.Freed()
 	}
 	return nil
+}
+
+// note adds an answer to those that flush sends. The relay's lock is held.
+func note(r *Relay, a forward.Answer) {
+	if len(r.answers) == 0 {
+		r.answers = forward.AppendAnswersHead(nil, r.Handle)
+	}
+	r.answers = a.Append(r.answers)
 }
 
 // flush sends the given answers. While some are in transit, further ones are collected.
@@ -486,11 +509,8 @@ func (r *Relay) ReturnQueued() {
 		r.mu.Unlock()
 		return
 	}
-	if len(r.answers) == 0 {
-		r.answers = forward.AppendAnswersHead(nil, r.Handle)
-	}
 	for _, d := range r.here.queue.all {
-		r.answers = forward.Answer{Verb: forward.Unseen, ID: d.ID}.Append(r.answers)
+		note(r, forward.Answer{Verb: forward.Unseen, ID: d.ID})
 	}
 	r.here.queue = queue{}
 	r.mu.Unlock()

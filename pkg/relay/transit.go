@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -12,6 +11,7 @@ import (
 type message struct {
 	topic.Delivery
 	since time.Time // when it arrived
+	frees int       // bytes charged for the answer that it is the last message of
 }
 
 // queue holds the messages that the leader sent and the client has not taken, in order. Its relay's
@@ -19,11 +19,13 @@ type message struct {
 type queue struct {
 	all   []message
 	bytes int // of bodies
+	held  int // bytes charged for the answers that the messages came in
 }
 
 func (q *queue) push(d message) {
 	q.all = append(q.all, d)
 	q.bytes += len(d.Body)
+	q.held += d.frees
 }
 
 // shift removes up to max messages from the head, and appends them to out.
@@ -32,6 +34,7 @@ func (q *queue) shift(max int, out []message) []message {
 	out = append(out, q.all[:n]...)
 	for _, d := range q.all[:n] {
 		q.bytes -= len(d.Body)
+		q.held -= d.frees
 	}
 	clear(q.all[:n])
 	if q.all = q.all[n:]; len(q.all) == 0 {
@@ -44,6 +47,7 @@ func (q *queue) shift(max int, out []message) []message {
 func (q *queue) unshift(rest []message) {
 	for _, d := range rest {
 		q.bytes += len(d.Body)
+		q.held += d.frees
 	}
 	q.all = append(append(make([]message, 0, len(rest)+len(q.all)), rest...), q.all...)
 }
@@ -58,15 +62,18 @@ func (q *queue) dropBefore(t time.Time) int {
 	return n
 }
 
-// lose drops the messages of lost partitions.
+// lose drops the messages of lost partitions. A message that stays keeps the memory of its answer.
 func (q *queue) lose(lost func(partition int) bool) {
-	q.all = slices.DeleteFunc(slices.Clone(q.all), func(d message) bool {
-		gone := lost(d.ID.Partition())
-		if gone {
-			q.bytes -= len(d.Body)
+	all := q.all
+	q.all, q.bytes, q.held = make([]message, 0, len(all)), 0, 0
+	for _, d := range all {
+		if !lost(d.ID.Partition()) {
+			q.push(d)
+		} else if n := len(q.all); n > 0 {
+			q.all[n-1].frees += d.frees
+			q.held += d.frees
 		}
-		return gone
-	})
+	}
 }
 
 // flight is a message that the client has.
@@ -119,6 +126,7 @@ type transit struct {
 	expired    func()        // called, without the lock, when the head of the queue has timed out
 
 	queue    queue
+	room     room
 	inFlight flights
 	overdue  *time.Timer // nil if not needed yet
 	watched  bool        // overdue is set for the head of the queue, or an earlier one

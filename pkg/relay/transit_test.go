@@ -14,7 +14,7 @@ import (
 func arrivals(timeout time.Duration, expired func(), at ...time.Time) *transit {
 	t := &transit{timeout: timeout, maxTimeout: 2 * timeout, expired: expired, inFlight: flights{all: map[seq.MessageID]flight{}}}
 	for i, since := range at {
-		t.queue.push(message{topic.Delivery{ID: seq.MessageID(i + 1), Body: []byte("x")}, since})
+		t.queue.push(message{Delivery: topic.Delivery{ID: seq.MessageID(i + 1), Body: []byte("x")}, since: since})
 	}
 	return t
 }

@@ -157,3 +157,24 @@ func recoveryMistakes() []mistake {
 		},
 	}
 }
+
+// stockMistakes concern the memory of messages that were fetched from other nodes.
+func stockMistakes() []mistake {
+	return []mistake{
+		{
+			name: "what other nodes send for clients costs nothing", file: "pkg/relay/room.go",
+			old: "charged = m.cost(bytes)", with: "charged = 0",
+			tests: []string{"./pkg/relay"}, run: "TestRelaysKeepToTheMemoryBudget",
+		},
+		{
+			name: "a small message of another node waits for memory", file: "pkg/relay/room.go",
+			old: "case m.spare > 0 || m.wanted <= smallAnswer:", with: "case m.spare > 0:",
+			tests: []string{"./pkg/relay"}, run: "TestReaderIsServedBesideClientsThatDoNotRead",
+		},
+		{
+			name: "memory is short for ever", file: "pkg/relay/room.go",
+			old: "\tm.share.Give(n)\n\tm.wanted = 0\n", with: "\tm.share.Give(n)\n",
+			tests: []string{"./pkg/relay"}, run: "TestReaderIsServedBesideClientsThatDoNotRead",
+		},
+	}
+}

@@ -16,7 +16,7 @@ type mistake struct {
 
 // mistakes returns all of them.
 func mistakes() []mistake {
-	return slices.Concat(replicationMistakes(), membershipMistakes(), repairMistakes(), damageMistakes(), relayMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), changeMistakes(), wireMistakes(), permissionMistakes(), extensionMistakes(), tagMistakes(), clusterMistakes(), transferMistakes(), redoMistakes(), roundMistakes(), noteMistakes(), lateMistakes(), landMistakes(), replayMistakes(), markerMistakes(), sweepMistakes(), placeMistakes(), descriptorMistakes(), latencyMistakes(), traceMistakes(), boundMistakes(), dropMistakes(), answerMistakes(), wakeMistakes(), breathMistakes(), onceMistakes(), optionMistakes(), addressedMistakes(), moveMistakes(), keyMistakes(), rollingMistakes(), backupMistakes(), snapshotMistakes())
+	return slices.Concat(replicationMistakes(), membershipMistakes(), repairMistakes(), damageMistakes(), relayMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), changeMistakes(), wireMistakes(), permissionMistakes(), extensionMistakes(), tagMistakes(), clusterMistakes(), transferMistakes(), redoMistakes(), roundMistakes(), noteMistakes(), lateMistakes(), landMistakes(), replayMistakes(), markerMistakes(), sweepMistakes(), placeMistakes(), descriptorMistakes(), latencyMistakes(), traceMistakes(), boundMistakes(), dropMistakes(), answerMistakes(), wakeMistakes(), breathMistakes(), onceMistakes(), optionMistakes(), addressedMistakes(), moveMistakes(), keyMistakes(), rollingMistakes(), backupMistakes(), snapshotMistakes(), stockMistakes())
 }
 
 // structural are the rules of test/model that no line of code can drop, with

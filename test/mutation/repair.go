@@ -140,7 +140,7 @@ func relayMistakes() []mistake {
 			old: "if ordered && !ofEpochs(r, t) ||", with: "if", tests: []string{"./pkg/broker"}, run: "TestOrderedRelayDeliversNothingOfEarlierTerm",
 		},
 		{
-			name: "a relay delivers again what its client has finished", file: "pkg/relay/relay.go",
+			name: "a relay delivers again what its client has finished", file: "pkg/relay/room.go",
 			old: "if d.Attempts > 1 && (", with: "if false && (", tests: []string{"./pkg/broker"}, run: "TestRelayDropsADelivery",
 		},
 		{
