@@ -13,6 +13,10 @@ func explainMistakes() []mistake {
 			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {", with: "if false {", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},
 		{
+			name: "explain: a deferred message blocks its channel in order without a word", file: "pkg/admin/v1/explain.go",
+			old: "if d.now.Ordered && d.now.Depth > 0 {", with: "if false {", tests: tests, run: "Explained",
+		},
+		{
 			name: "explain: a paused topic is named though nothing waits", file: "pkg/admin/v1/explain.go",
 			old: "return t.Paused && t.Depth > 0", with: "return t.Paused", tests: tests, run: "Explained|TestChannelIsWatchedUntilItMoves",
 		},

@@ -349,7 +349,14 @@ func (d *diagnosis) ofTheMessages() {
 		d.add(api.CauseSpinning, int64(len(spinning)), "have the consumers requeue with a delay; brokerctl message peek shows the messages",
 			"%d messages are requeued as soon as they are delivered, partition/sequence: %s", len(spinning), list(spinning))
 	}
-	if d.now.Depth == 0 && d.now.InFlight == 0 && d.now.Deferred > 0 {
+	if d.now.InFlight > 0 || d.now.Deferred == 0 {
+		return
+	}
+	if d.now.Ordered && d.now.Depth > 0 {
+		d.add(api.CauseDeferred, d.now.Deferred, "wait until it is due, or deliver it now: brokerctl message advance "+d.topic.Name+"/"+d.now.Name+" --all",
+			"the channel delivers in order, and its next message is deferred or was requeued with a delay: %d ready messages wait for it", d.now.Depth)
+	}
+	if d.now.Depth == 0 {
 		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",
 			"all %d messages are deferred by their publisher or requeued with a delay", d.now.Deferred)
 	}

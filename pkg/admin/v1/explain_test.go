@@ -163,6 +163,14 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.BackingOff, c.Policy.Backoff = 4, "1s..10m" },
 			causes: []api.CauseCode{api.CauseBackoff}, says: "4 failed messages wait for the channel's backoff of 1s..10m", count: 4,
 		},
+		"deferred, and the channel is in order": {
+			before: func(c *api.Channel) { c.Ordered, c.InFlight, c.Deferred, c.Consumers[0].InFlight = true, 0, 1, 0 },
+			causes: []api.CauseCode{api.CauseDeferred}, says: "10 ready messages wait", count: 1,
+		},
+		"deferred, and others are in flight though the channel is in order": {
+			before: func(c *api.Channel) { c.Ordered, c.Deferred = true, 1 },
+			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "1 of 1", count: 2,
+		},
 		"all are deferred": {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },
 			causes: []api.CauseCode{api.CauseDeferred}, says: "all 3", count: 3,
