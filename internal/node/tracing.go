@@ -51,7 +51,7 @@ func newTracing(n *Node) (*tracing, error) {
 	to := trace.Options{
 		FS: n.disk, Dir: filepath.Join(o.DataDir, "trace"), Bytes: int64(o.Tracing.Bytes),
 		Failed: func(err error) {
-			x.failures.Tell(n.c.Log, slog.LevelWarn, time.Now(), "cannot store all trace events; messages are not affected", "error", err)
+			x.failures.Log(n.c.Log, slog.LevelWarn, time.Now(), "cannot store all trace events; messages are not affected", "error", err)
 		},
 		Slow: trace.Slow{Publish: o.Tracing.SlowPublish, Delivery: o.Tracing.SlowDelivery, Report: x.report},
 	}
@@ -86,7 +86,7 @@ func (x *tracing) sendSpans() error {
 	x.spans, err = otlp.New(otlp.Options{
 		Endpoint: o.Tracing.OTLPEndpoint, Header: headers, Node: o.NodeID, Version: build.Version(), Topic: x.topic,
 		Failed: func(err error) {
-			x.failures.Tell(x.n.c.Log, slog.LevelWarn, time.Now(), "cannot send spans of traced messages; messages are not affected", "error", err)
+			x.failures.Log(x.n.c.Log, slog.LevelWarn, time.Now(), "cannot send spans of traced messages; messages are not affected", "error", err)
 		},
 	})
 	if err != nil {

@@ -86,7 +86,7 @@ func TestTimedOutMessagesAreForgotten(t *testing.T) {
 func TestLostMessagesNeedNoRoom(t *testing.T) {
 	var q queue
 	for i := range 4 {
-		q.push(message{topic.Delivery{ID: seq.NewMessageID(i%2, 1), Body: make([]byte, QueueBytes)}, time.Now()})
+		q.push(message{topic.Delivery{ID: seq.NewMessageID(i%2, 1), Body: make([]byte, QueueBytes)}, time.Now(), 0})
 	}
 	q.lose(func(partition int) bool { return partition == 1 })
 	if len(q.all) != 2 || q.bytes != 2*QueueBytes {
