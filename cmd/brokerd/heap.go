@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/hugepage"
 )
 
 // heapFloorBytes is the minimum heap size assumed by the garbage collector. Nothing is ever
@@ -21,17 +23,25 @@ const (
 	// givenBackAfter is the number of idle periods after which memory kept for a load has been
 	// released: idle logs drop their tails in the second round of retention.
 	givenBackAfter = 25
+	// longestPause is how many busy periods are at most between two attempts to move memory into
+	// huge pages.
+	longestPause = 15
 )
 
 // onHeapFloor calls f while the collector runs only after about 18 MB of garbage: a busy node
 // keeps a few MB, and its garbage would otherwise trigger the collector a hundred times a second.
-// When the process is idle, its garbage is returned to the system.
+// When the process is idle, its garbage is returned to the system. When it is busy, its heap moves
+// into huge pages.
 func onHeapFloor(f func() int) int {
 	floor := make([]byte, heapFloorBytes)
 	defer runtime.KeepAlive(floor)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	c := idleCollector{read: heapSoFar, collect: debug.FreeOSMemory}
+	heap := hugepage.NewHeap(&floor[0])
+	c := heapKeeper{read: heapSoFar, move: heap.Move, collect: func() {
+		debug.FreeOSMemory()
+		heap.Forget()
+	}}
 	go c.run(ctx)
 	return f()
 }
@@ -44,17 +54,35 @@ func heapSoFar() (allocated, live uint64) {
 	return s[0].Value.Uint64(), s[1].Value.Uint64()
 }
 
-// idleCollector collects the garbage of an idle process: the collector itself would run only after
-// further allocations. It is not safe for concurrent use.
-type idleCollector struct {
+// heapKeeper collects the garbage of an idle process: the collector itself would run only after
+// further allocations. It moves the memory of a busy process into huge pages. It is not safe for
+// concurrent use.
+type heapKeeper struct {
 	read      func() (allocated, live uint64)
 	collect   func()
+	move      func() (moved int, err error)
 	last      uint64 // allocated at the last check
 	periods   int    // consecutive idle periods
 	collected uint64 // allocated at the last collection here
+	pause     int    // busy periods until memory is next moved into huge pages
+	lastPause int
 }
 
-func (c *idleCollector) run(ctx context.Context) {
+// enlarge moves memory into huge pages. If there was none to move, the next attempt is later. An
+// error costs only speed.
+func (c *heapKeeper) enlarge() {
+	if c.pause > 0 {
+		c.pause--
+		return
+	}
+	moved, err := c.move()
+	if c.lastPause = min(2*c.lastPause+1, longestPause); moved > 0 && err == nil {
+		c.lastPause = 0
+	}
+	c.pause = c.lastPause
+}
+
+func (c *heapKeeper) run(ctx context.Context) {
 	ticker := time.NewTicker(idlePeriod)
 	defer ticker.Stop()
 	for {
@@ -68,12 +96,13 @@ func (c *idleCollector) run(ctx context.Context) {
 }
 
 // look must be called once in each idlePeriod.
-func (c *idleCollector) look() {
+func (c *heapKeeper) look() {
 	allocated, live := c.read()
 	idle := allocated-c.last <= idleBytes
 	c.last = allocated
 	if !idle {
 		c.periods = 0
+		c.enlarge()
 		return
 	}
 	c.periods++
@@ -81,6 +110,7 @@ func (c *idleCollector) look() {
 		return
 	}
 	c.collect()
+	c.pause, c.lastPause = 0, 0 // what was returned comes back in small pages
 	c.collected, _ = c.read()
 	c.last = c.collected
 }

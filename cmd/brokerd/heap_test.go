@@ -24,9 +24,10 @@ func TestIdleProcessCollectsGarbage(t *testing.T) {
 	const mb = 1 << 20
 	var allocated, live uint64
 	collections := 0
-	c := idleCollector{
+	c := heapKeeper{
 		read:    func() (uint64, uint64) { return allocated, live },
 		collect: func() { collections++; allocated += mb / 4 },
+		move:    func() (int, error) { return 0, nil },
 	}
 	for i, step := range []struct {
 		adds, live uint64
@@ -58,9 +59,10 @@ func TestIdleGarbageIsCollectedOnce(t *testing.T) {
 	const mb = 1 << 20
 	var allocated uint64
 	collections := 0
-	c := idleCollector{
+	c := heapKeeper{
 		read:    func() (uint64, uint64) { return allocated, 300 * mb },
 		collect: func() { collections++ },
+		move:    func() (int, error) { return 0, nil },
 	}
 	for spell := range 3 {
 		allocated += 300 * mb
@@ -71,5 +73,48 @@ func TestIdleGarbageIsCollectedOnce(t *testing.T) {
 		if want := 2 * (spell + 1); collections != want {
 			t.Fatalf("%d collections behind load %d, not %d", collections, spell+1, want)
 		}
+	}
+}
+
+// While there is memory to move, a busy process moves it every period, and rarely otherwise. An idle
+// process does not: what it returned would be taken from the system again.
+func TestBusyProcessMovesMemoryIntoHugePages(t *testing.T) {
+	var allocated uint64
+	moves, left := 0, 0
+	c := heapKeeper{
+		read:    func() (uint64, uint64) { return allocated, heapFloorBytes },
+		collect: func() {},
+		move: func() (int, error) {
+			moves++
+			n := min(left, 1)
+			left -= n
+			return n, nil
+		},
+	}
+	busy := func(periods int) int {
+		before := moves
+		for range periods {
+			allocated += 100 << 20
+			c.look()
+		}
+		return moves - before
+	}
+	left = 5
+	if n := busy(6); n != 6 {
+		t.Errorf("%d attempts in 6 periods with memory to move", n)
+	}
+	if n := busy(1000); n < 1000/(longestPause+1) || n > 1000/longestPause+4 {
+		t.Errorf("%d attempts in 1000 periods without", n)
+	}
+	before := moves
+	for range 100 {
+		c.look()
+	}
+	if moves != before {
+		t.Errorf("an idle process made %d attempts", moves-before)
+	}
+	left = 5 // the idle process returned memory
+	if n := busy(6); n != 6 {
+		t.Errorf("%d attempts in 6 periods after it was idle", n)
 	}
 }

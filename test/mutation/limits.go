@@ -9,7 +9,7 @@ func mistakesOfLimits() []mistake {
 		catchUpMistakes(),
 		edgeMistakes(),
 		quotaMistakes(),
-		memoryMistakes(),
+		heapMistakes(), memoryMistakes(),
 		laggingMistakes(),
 		turnMistakes(),
 		burstMistakes(),

@@ -1,5 +1,21 @@
 package main
 
+// heapMistakes concern the heap of the process.
+func heapMistakes() []mistake {
+	return []mistake{
+		{
+			name: "memory that is hardly used moves into huge pages", file: "internal/hugepage/hugepage.go",
+			old: "case used < n-n/fullPart:", with: "case used < 1:",
+			tests: []string{"./internal/hugepage"}, run: "TestFull",
+		},
+		{
+			name: "an idle process moves memory into huge pages", file: "cmd/brokerd/heap.go",
+			old: "\tc.periods++\n", with: "\tc.periods++\n\tc.enlarge()\n",
+			tests: []string{"./cmd/brokerd"}, run: "TestBusyProcess",
+		},
+	}
+}
+
 // memoryMistakes concern the budget for the memory that clients use.
 func memoryMistakes() []mistake {
 	return []mistake{
