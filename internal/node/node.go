@@ -215,7 +215,7 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, Process: n.process, AutoCreateTopics: o.Topics.AutoCreate,
+		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),

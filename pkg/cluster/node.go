@@ -201,6 +201,9 @@ func (n *Node) Members() raftstore.Configuration { return n.store.Members().Conf
 // Answers reports whether there is a connection to another node.
 func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
 
+// OtherClusters returns the join addresses that belong to another cluster than the node.
+func OtherClusters(n *Node) []string { return formation.OtherClusters(n.formation) }
+
 // Lookout observes a Node while it is being opened. Its methods are safe for concurrent use,
 // also after Open has returned.
 type Lookout struct{ n *Node }

@@ -57,6 +57,7 @@ var gravities = map[string]Gravity{
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,
 	"two_voters":                  ForInformation,
+	"join_other_cluster":          Degrading,
 	"version_skew":                ForInformation,
 	"upgrade_not_finalized":       ForInformation,
 	"nodes_down":                  Degrading,

@@ -43,6 +43,11 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
 	}
+	if o.OtherClusters != nil {
+		if r, some := apart(o.OtherClusters()); some {
+			h.Reasons, h.Degraded = append(h.Reasons, r), true
+		}
+	}
 	offline := 0
 	meta.EachPartition(o.Meta.View(), func(_ *meta.Topic, _ int, p *meta.Partition) {
 		if p.Leader == "" {
@@ -54,6 +59,12 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "partitions_offline", Count: offline, What: "partitions have no leader"})
 	}
 	return h
+}
+
+// apart reports a node that was told to join another cluster, and serves its own.
+func apart(addresses []string) (health.Reason, bool) {
+	return health.Reason{Code: "join_other_cluster", Count: len(addresses), What: "join addresses belong to another cluster, " +
+		"with which this node shares nothing: " + health.Names(addresses)}, len(addresses) > 0
 }
 
 // spinning names the messages that consumers requeue at once.

@@ -78,6 +78,8 @@ type Options struct {
 	// MaxMessage is the size in bytes of the largest message that this node takes from its clients.
 	MaxMessage int
 	Process    Process // of this node; nil: it has no settings
+	// OtherClusters returns the join addresses that belong to another cluster than this node; nil: none.
+	OtherClusters func() []string
 }
 
 // question is something that any node can be asked, and the function with which it answers.

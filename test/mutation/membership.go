@@ -5,6 +5,11 @@ func membershipMistakes() []mistake {
 	const membership = "pkg/coord/membership.go"
 	return []mistake{
 		{
+			name: "a member does not notice that it was to join another cluster", file: "pkg/cluster/formation/member.go",
+			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false {",
+			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",
+		},
+		{
 			name: "CompareAndSwap: a change applies to any version", file: "pkg/meta/commands_partition.go",
 			old: "if version != p.Version {", with: "if version == 1<<63 {",
 			tests: metadataTests,

@@ -14,6 +14,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
+// compareEvery is how often a member compares its cluster with those of its join addresses.
+const compareEvery = 10 * time.Minute
+
 // leaderless is how long a member waits for a leader before it asks whether it is still a member.
 const leaderless = 3 * time.Second
 
@@ -174,7 +177,12 @@ func (n *Node) Run(ctx context.Context) error {
 		return errors.New("BUG: Run before Start")
 	}
 	lost := time.Now() // since when no leader is known
+	var check time.Time
 	for {
+		if now := time.Now(); !now.Before(check) {
+			check = now.Add(compareEvery)
+			compare(ctx, n)
+		}
 		if _, known := s.Leader(); known {
 			lost = time.Now()
 		}
@@ -229,6 +237,33 @@ func (n *Node) addresses(c raftstore.Configuration) []string {
 		}
 	}
 	return out
+}
+
+// compare looks for join addresses of other clusters. A node with metadata does not join: one that was
+// started alone before join was set serves a cluster of its own.
+func compare(ctx context.Context, n *Node) {
+	var others []string
+	for i, r := range n.askAll(ctx, n.o.Join, askWho) {
+		if errors.Is(r.err, ErrOtherCluster) {
+			others = append(others, n.o.Join[i])
+		}
+	}
+	n.mu.Lock()
+	known := slices.Equal(n.others, others)
+	n.others = others
+	n.mu.Unlock()
+	if !known && len(others) > 0 {
+		n.o.Logger.Warn("addresses of join belong to another cluster: this node stays in its own, and shares no topics with them",
+			"addresses", others, "cluster", n.cluster(),
+			"cure", "to join that cluster, stop this node and start it with an empty data directory; otherwise correct join")
+	}
+}
+
+// OtherClusters returns the join addresses of a node that belong to another cluster than the node.
+func OtherClusters(n *Node) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.others
 }
 
 // relocation is the address at which a member was found, in place of the one in the Raft

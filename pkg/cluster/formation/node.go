@@ -79,6 +79,8 @@ type Node struct {
 	was   string           // cluster stored on disk when the store was opened; "": none
 	why   string           // what the node waits for; "": nothing
 	moved map[meta.NodeID]relocation
+	// others are join addresses of other clusters; not changed, only replaced.
+	others []string
 }
 
 // New returns a Node. It starts nothing.

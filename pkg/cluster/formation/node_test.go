@@ -93,3 +93,36 @@ func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 		})
 	}
 }
+
+// A node that had been started alone, and was given the addresses of a cluster later, served its own
+// cluster without a word: what was published to it was in no other node.
+func TestMemberNamesJoinAddressesOfAnotherCluster(t *testing.T) {
+	var said bytes.Buffer
+	found := ErrOtherCluster
+	n := New(Options{
+		Node: "n1", Address: "n1", Join: []string{"n1", "n2:4152", "n3:4152"}, HasState: true,
+		Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
+			switch to {
+			case "n1":
+				return nil, ErrSelf
+			case "n2:4152":
+				return nil, found
+			}
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		},
+	})
+	for range 3 {
+		compare(t.Context(), n)
+	}
+	if others := OtherClusters(n); len(others) != 1 || others[0] != "n2:4152" {
+		t.Errorf("addresses of another cluster: %q", others)
+	}
+	if text := said.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "n2:4152") || strings.Contains(text, "n3:4152") {
+		t.Errorf("it logged:\n%s", text)
+	}
+	found = ErrSelf // its address now names this node
+	if compare(t.Context(), n); len(OtherClusters(n)) != 0 {
+		t.Errorf("still of another cluster: %q", OtherClusters(n))
+	}
+}
