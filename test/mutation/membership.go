@@ -5,6 +5,16 @@ func membershipMistakes() []mistake {
 	const membership = "pkg/coord/membership.go"
 	return []mistake{
 		{
+			name: "an ephemeral topic of a dead node stays", file: "pkg/cluster/controller/core.go",
+			old: "d.Commands = lost(s, d.Troubles)", with: "_ = lost(s, d.Troubles)",
+			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
+		},
+		{
+			name: "an ephemeral topic of a paused node is deleted", file: "pkg/cluster/controller/core.go",
+			old: "now.Sub(c.calm) >= ephemeralAfter {", with: "now.Sub(c.calm) >= 0 {",
+			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
+		},
+		{
 			name: "a member does not notice that it was to join another cluster", file: "pkg/cluster/formation/member.go",
 			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false {",
 			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",

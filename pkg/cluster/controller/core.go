@@ -85,9 +85,26 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	if len(d.Commands) == 0 {
 		d.Commands = c.balance(s, nodes, now)
 	}
+	if len(d.Commands) == 0 && now.Sub(c.calm) >= ephemeralAfter {
+		d.Commands = lost(s, d.Troubles)
+	}
 	c.seen, c.nodes, c.looked = s.Snapshot(), nodes, now
 	c.settled, c.troubles = len(d.Commands) == 0, d.Troubles
 	return d
+}
+
+// lost deletes the ephemeral topics that have no leader. Their messages were in the memory of nodes that
+// are dead; the next client that uses such a name creates it on a living node.
+func lost(s *meta.State, troubles []Trouble) (all []meta.Command) {
+	for _, x := range troubles {
+		t := s.Topic(x.Topic)
+		if x.Kind != TroubleOffline || x.Partition != 0 || !meta.IsEphemeral(x.Topic) ||
+			slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Leader != "" }) {
+			continue
+		}
+		all = append(all, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
+	}
+	return all
 }
 
 // movedAway reports whether a partition was given another leader than its preferred one: by an

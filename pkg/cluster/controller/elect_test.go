@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -136,6 +137,33 @@ func TestRefusals(t *testing.T) {
 	} {
 		if !errors.Is(test.got, test.want) || test.got != nil && fate.Of(test.got) != fate.Refused {
 			t.Errorf("%s: %v, fate %v", test.name, test.got, fate.Of(test.got))
+		}
+	}
+}
+
+// An ephemeral topic is in the memory of one node. If that died, the name could not be used anywhere
+// until the node came back: publishes and subscriptions of it failed on all nodes.
+func TestEphemeralTopicOfDeadNodeIsDeleted(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range ids("a,b,c") {
+		w.start(id, "")
+	}
+	w.core = New(w.opts, "a", w.clock())
+	one := [][]meta.NodeID{ids("c")}
+	w.topic("gone#ephemeral", 1, [][]meta.NodeID{ids("c"), ids("c")})
+	w.topic("half#ephemeral", 1, [][]meta.NodeID{ids("b"), ids("c")})
+	w.topic("stays#ephemeral", 1, [][]meta.NodeID{ids("b")})
+	w.topic("stored", 1, one)
+	w.run(time.Minute)
+	w.nodes["c"] = silent
+	w.run(5 * time.Second)
+	if w.state.Topic("gone#ephemeral") == nil {
+		t.Error("deleted at once: the node may only be paused")
+	}
+	w.run(20 * time.Second)
+	for name, want := range map[string]bool{"gone#ephemeral": false, "half#ephemeral": true, "stays#ephemeral": true, "stored": true} {
+		if got := w.state.Topic(name) != nil; got != want {
+			t.Errorf("%s exists: %t, want %t", name, got, want)
 		}
 	}
 }

@@ -38,6 +38,10 @@ const (
 	balanceEvery = time.Second
 )
 
+// ephemeralAfter is how long the cluster must have been without a verdict and an election before
+// ephemeral topics without a leader are deleted: a node that was only paused still has their messages.
+const ephemeralAfter = 10 * time.Second
+
 // lookAgain is how often the metadata is visited if neither it nor the assumed liveness of nodes
 // has changed, because some actions become possible with time.
 const lookAgain = time.Second
