@@ -208,6 +208,49 @@ func TestNonReadingClientIsClosed(t *testing.T) {
 	})
 }
 
+// A client that read all the time was disconnected in the middle of each large message, however often
+// that was delivered, if it could not read the whole message within its heartbeat interval.
+func TestSlowReaderGetsLargeMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, conn := pipeServer(t, Options{})
+		body := strings.Repeat("x", 1000<<10)
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			_, _ = io.WriteString(conn, nsq.Magic+"IDENTIFY\n"+sized(`{"heartbeat_interval":10000}`)+"SUB t c\nRDY 1\nPUB t\n"+sized(body))
+			for {
+				if _, err := io.WriteString(conn, "NOP\n"); err != nil {
+					return
+				}
+				<-time.After(time.Second) // bubble time
+			}
+		})
+		slow := io.Reader(readerFunc(func(p []byte) (int, error) {
+			<-time.After(20 * time.Millisecond) // bubble time: at most 50 KiB/s
+			return conn.Read(p[:min(len(p), 1<<10)])
+		}))
+		start := time.Now()
+		for {
+			kind, data, err := nsq.NewFrameReader(slow, 2<<20).Next()
+			if err != nil {
+				t.Errorf("ended after %v: %v", time.Since(start), err)
+				break
+			}
+			if kind == nsq.FrameMessage {
+				if len(data) < len(body) {
+					t.Errorf("got %d bytes", len(data))
+				}
+				break
+			}
+		}
+		_ = conn.Close()
+		writing.Wait()
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 func TestWaitForPendingAnswersIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b, conn := pipeServer(t, Options{})

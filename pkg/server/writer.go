@@ -29,6 +29,9 @@ const (
 	firstAverage    = 256 // bytes of a message before any was seen
 	minWriteTimeout = 10 * time.Second
 	maxWriteTimeout = time.Minute
+	// slowestReader is the rate in bytes per second at which every client must be able to read: a
+	// large message gets that much more time.
+	slowestReader = 64 << 10
 )
 
 // writer writes a connection's frames. Its fields belong to its goroutine. The reader may change
@@ -372,12 +375,13 @@ func (w *writer) send() error {
 	return err
 }
 
-// write writes data to the stream, within the time that a client may take.
+// write writes data to the stream, within the time that a client may take for that much.
 func (w *writer) write(data []byte) error {
 	timeout := maxWriteTimeout
 	if w.interval > 0 {
 		timeout = min(max(w.interval, minWriteTimeout), maxWriteTimeout)
 	}
+	timeout += time.Duration(len(data)/slowestReader) * time.Second
 	// The deadline is set between one and one and a half times the timeout ahead, so that it need
 	// not be set for each write.
 	now := time.Now()

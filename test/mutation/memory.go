@@ -178,6 +178,11 @@ func recoveryMistakes() []mistake {
 func stockMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a large message has no more time than a small one", file: "pkg/server/writer.go",
+			old: "timeout += time.Duration(len(data)/slowestReader) * time.Second", with: "",
+			tests: []string{"./pkg/server"}, run: "TestSlowReaderGetsLargeMessage",
+		},
+		{
 			name: "what other nodes send for clients costs nothing", file: "pkg/relay/room.go",
 			old: "charged = m.cost(bytes)", with: "charged = 0",
 			tests: []string{"./pkg/relay"}, run: "TestRelaysKeepToTheMemoryBudget",
