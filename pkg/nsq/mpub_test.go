@@ -192,3 +192,14 @@ func TestEmptyMessageIsRefusedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestTooLargeBatchIsRefusedAtOnce: the count says how much must follow at least.
+func TestTooLargeBatchIsRefusedAtOnce(t *testing.T) {
+	waits := errors.New("the client waits for an answer")
+	for size, want := range map[byte]string{47: waits.Error(), 48: "E_BAD_BODY MPUB body too big 101 > 100"} {
+		src := io.MultiReader(strings.NewReader("\x00\x00\x00\x0a\x00\x00\x00"+string(rune(size))), iotest.ErrReader(waits))
+		if _, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 60, Body: 100}); err == nil || err.Error() != want {
+			t.Errorf("%d bytes and 9 messages: %v, want %s", size, err, want)
+		}
+	}
+}

@@ -230,6 +230,10 @@ func TestCommitsInAnyOrder(t *testing.T) {
 	l.happens(trace.Published, 2000, 5, nil)
 	l.expect(t, "publish 5+2; commit<publish 5+2; ")
 	l.spans = nil
+	l.happens(trace.Committed, 1990, 8, nil) // the events of two batches are recorded concurrently
+	l.happens(trace.Published, 2000, 5, nil)
+	l.expect(t, "publish 5+2; commit<publish 5+2; ")
+	l.spans = nil
 	l.happens(trace.Published, 3000, 5, nil)
 	l.happens(trace.Published, 3001, 5+int(maxAge.Milliseconds()), nil)
 	l.happens(trace.Published, 3002, 5+2*int(maxAge.Milliseconds()), nil)

@@ -156,3 +156,32 @@ func TestExpiredMessagesUseUpNoRate(t *testing.T) {
 		want(t, string(outcome), r.take(9, b.now), "new")
 	}
 }
+
+// TestMovedMessageLivesAsLongAsItsOrigin: a copy that replaces its origin has the rest of the time to
+// live, however often it is moved.
+func TestMovedMessageLivesAsLongAsItsOrigin(t *testing.T) {
+	for name, ttl := range map[string]time.Duration{"its own": time.Hour, "the topic's": 0} {
+		b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+		SetTTL(b.p, time.Hour)
+		c := b.channel("c", 1)
+		r := b.join(c)
+		b.publishAll([]Message{{Body: []byte("a"), TTL: ttl}})
+		for range 3 {
+			c.Tick(b.now)
+			want(t, name, r.take(1, b.now), "a")
+			b.now = b.now.Add(10 * time.Minute)
+			r.requeue(b.now, 9*time.Minute, "a")
+			b.moved()
+			b.now = b.now.Add(9 * time.Minute)
+		}
+		if end := b.log.End(); end != 4 {
+			t.Fatalf("%s: the log ends at %d: not moved three times", name, end)
+		}
+		b.now = t0.Add(time.Hour - 1)
+		c.Tick(b.now)
+		want(t, name+", until it expires", r.take(1, b.now), "a")
+		r.requeue(b.now, 0, "a")
+		b.now = t0.Add(time.Hour)
+		want(t, name+", expired", r.take(1, b.now), "")
+	}
+}

@@ -39,13 +39,10 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 }
 
 // expired reports whether the message that a consumer read last is older than its time to live at
-// now. A copy is as old as its origin.
+// now.
 func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
-	p, of := k.ch.p, ageOf(k.at.Batch())
-	if k.address != nil {
-		of.Timestamp = k.address.Timestamp
-	}
-	passed := p.o.Ages.Age(of, now)
+	p := k.ch.p
+	passed := p.o.Ages.Age(livesSince(k.at.Batch(), k.address), now)
 	if o < p.load.end {
 		passed = max(passed, now.Sub(p.load.at))
 	}
@@ -55,4 +52,14 @@ func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 // ageOf returns what an age.Clock needs to know of a batch.
 func ageOf(b commitlog.Batch) age.Batch {
 	return age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}
+}
+
+// livesSince returns what an age.Clock needs to know of a message in a batch to count its time to live.
+// A copy is as old as its origin, unless it replaces that: then it has the rest of the time to live.
+func livesSince(b commitlog.Batch, a *Address) age.Batch {
+	of := ageOf(b)
+	if a != nil && !a.Moves {
+		of.Timestamp = a.Timestamp
+	}
+	return of
 }

@@ -83,7 +83,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	}
 	ordered := false // its order may have changed by now
 	Look(from.c, func(s *channel.State) { ordered = channel.Confirms(s, from.offset) })
-	if state == channel.Finished || ordered || from.offset < v.p.o.Log.Start() {
+	if state == channel.Finished || ordered || !movable(from.c) || from.offset < v.p.o.Log.Start() {
 		return Message{}, false
 	}
 	b, err := r.Batch(from.offset)
@@ -99,7 +99,11 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
-	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(ageOf(b), now), time.Duration(v.p.ttl.Load()))
+	m, err := record.Decode(raw)
+	if err != nil {
+		return Message{}, false
+	}
+	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address), now), time.Duration(v.p.ttl.Load()))
 }
 
 // append appends messages and waits for the outcome.

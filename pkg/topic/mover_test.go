@@ -181,3 +181,36 @@ func TestBacklogIsNotCarriedForward(t *testing.T) {
 		t.Errorf("the log ends at %d", end)
 	}
 }
+
+// TestMoveHidesNoMessage: the topic is paused after a message was queued to be appended again.
+func TestMoveHidesNoMessage(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	c := b.channel("c", 1)
+	b.publish("a")
+	r := b.join(c)
+	want(t, "first", r.take(1, t0), "a")
+	if err := r.Requeue(0, t0, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b.p.SetPaused(true)
+	b.p.mover.move([]moving{{c, 0, t0.Add(time.Minute)}})
+	b.now = t0.Add(2 * time.Minute)
+	c.Tick(b.now)
+	want(t, "when due in the paused topic", r.take(1, b.now), "a")
+	if end := b.log.End(); end != 1 {
+		t.Errorf("the log ends at %d: a copy was appended", end)
+	}
+}
+
+// TestMovedRedrivenMessageHasTheRestOfItsTime: its time to live counts from its origin's publish.
+func TestMovedRedrivenMessageHasTheRestOfItsTime(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	c := b.channel("c", 1)
+	b.publishAll([]Message{{Body: []byte("a"), TTL: 2 * time.Hour, Address: &Address{Channel: 1, Timestamp: t0.Add(-time.Hour).UnixNano()}}})
+	r := b.log.NewReader()
+	defer r.Release()
+	m, ok := b.p.mover.copyOf(r, &moving{c: c}, t0.Add(10*time.Minute))
+	if !ok || m.TTL != 50*time.Minute || m.Address.Timestamp != t0.Add(-time.Hour).UnixNano() {
+		t.Errorf("%v, %+v, want 50 minutes to live", ok, m)
+	}
+}

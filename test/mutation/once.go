@@ -195,13 +195,23 @@ func optionMistakes() []mistake {
 		},
 		{
 			name: "relay: messages of a lost partition take room for ever", file: "pkg/relay/transit.go",
-			old: "\t\t\tq.bytes -= len(d.Body)\n\t\t}\n\t\treturn gone", with: "\t\t}\n\t\treturn gone",
+			old: "q.all, q.bytes, q.held = make([]message, 0, len(all)), 0, 0", with: "q.all, q.held = make([]message, 0, len(all)), 0",
 			tests: []string{"./pkg/relay"}, run: "TestLostMessagesNeedNoRoom",
 		},
 		{
 			name: "ttl: expired messages spend the rate", file: "pkg/topic/consumer.go",
 			old: "len(u.left) + len(u.expired) + len(u.back)", with: "len(u.left) + len(u.back)",
 			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesUseUpNoRate",
+		},
+		{
+			name: "ttl: a moved message is as old as its origin and has the rest of its time", file: "pkg/topic/load.go",
+			old: "a != nil && !a.Moves {", with: "a != nil {",
+			tests: []string{"./pkg/topic"}, run: "TestMovedMessageLivesAsLongAsItsOrigin",
+		},
+		{
+			name: "moves: a message is hidden by its move in a paused topic", file: "pkg/topic/mover.go",
+			old: "ordered || !movable(from.c) ||", with: "ordered ||",
+			tests: []string{"./pkg/topic"}, run: "TestMoveHidesNoMessage",
 		},
 	}
 }
