@@ -109,9 +109,9 @@ type AlterISR struct {
 	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that requests the change
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
-	// Joiner is the newly joining member, and Incarnation the process start that showed the leader
-	// its log. A later start may hold less and is refused with failure.StaleIncarnation. "": no
-	// replica joins.
+	// Joiner is the only member that may be new, and JoinerIncarnation the process start that showed
+	// the leader its log. A later start may hold less and is refused with failure.StaleIncarnation.
+	// "": no replica joins. Any other new member is refused with failure.InvalidISR.
 	Joiner            NodeID `json:"joiner,omitempty"`
 	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
 }
@@ -145,6 +145,9 @@ func (c AlterISR) apply(s *State, r *Result) error {
 	for _, id := range c.ISR {
 		if !slices.Contains(p.Replicas, id) {
 			return fmt.Errorf("%w: %q is not a replica", failure.InvalidISR, id)
+		}
+		if id != c.Joiner && !slices.Contains(p.ISR, id) {
+			return fmt.Errorf("%w: %q joins without a process start that showed its log", failure.InvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {

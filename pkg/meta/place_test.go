@@ -74,7 +74,7 @@ func TestFitTopic(t *testing.T) {
 	}
 	for _, c := range []Command{
 		StartReassign{Topic: "open", Version: 1, Target: []NodeID{"n1", "n2", "n3"}},
-		AlterISR{Topic: "open", Epoch: 1, Version: 2, ISR: []NodeID{"n1", "n2"}},
+		AlterISR{Topic: "open", Epoch: 1, Version: 2, ISR: []NodeID{"n1", "n2"}, Joiner: "n2", JoinerIncarnation: 1},
 	} {
 		if err := apply(c); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func (r random) command(s *State) Command {
 	case 11:
 		c := AlterISR{Topic: t, Epoch: epoch, Version: version, ISR: r.ids(1 + r.IntN(3))}
 		if *r.flag() {
-			c.Joiner, c.JoinerIncarnation = c.ISR[0], r.number()
+			c.Joiner, c.JoinerIncarnation = c.ISR[len(c.ISR)-1], r.number()
 		}
 		return c
 	case 12:

@@ -247,9 +247,27 @@ func (w *world) follow() {
 
 func (w *world) alter(topic string, i int, isr []meta.NodeID) {
 	w.t.Helper()
-	p := w.state.Topic(topic).Partitions[i]
-	if r := w.apply(meta.AlterISR{Topic: topic, Partition: i, Epoch: p.Epoch, Version: p.Version, ISR: isr}); r.Err != nil {
-		w.t.Fatal(r.Err)
+	in := slices.Clone(w.state.Topic(topic).Partitions[i].ISR)
+	set := func(joiner meta.NodeID) {
+		p := w.state.Topic(topic).Partitions[i]
+		c := meta.AlterISR{Topic: topic, Partition: i, Epoch: p.Epoch, Version: p.Version, Joiner: joiner}
+		c.ISR = slices.DeleteFunc(slices.Clone(isr), func(id meta.NodeID) bool { return !slices.Contains(in, id) })
+		if joiner != "" {
+			c.JoinerIncarnation = w.state.Node(joiner).Incarnation
+		}
+		if r := w.apply(c); r.Err != nil {
+			w.t.Fatal(r.Err)
+		}
+	}
+	joins := false
+	for _, id := range isr { // one after the other
+		if !slices.Contains(in, id) {
+			in, joins = append(in, id), true
+			set(id)
+		}
+	}
+	if !joins {
+		set("")
 	}
 }
 
