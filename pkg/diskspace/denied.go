@@ -55,9 +55,12 @@ func (s *Space) denied(free, reserve uint64) error {
 	return nil
 }
 
+// trialPath is the file with which space is tried.
+func trialPath(dir string) string { return filepath.Join(dir, "space"+vfs.TempSuffix) }
+
 // try writes a file and removes it.
 func (s *Space) try(n int64) error {
-	path := filepath.Join(s.dir, "space"+vfs.TempSuffix)
+	path := trialPath(s.dir)
 	f, err := s.fs.Create(path)
 	if err != nil {
 		return err

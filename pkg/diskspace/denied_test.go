@@ -120,3 +120,15 @@ func TestDenialsAreNotTriedWithoutPause(t *testing.T) {
 		}
 	})
 }
+
+// TestTrialOfAKilledProcessIsRemoved: it may take a part of the reserve for good.
+func TestTrialOfAKilledProcessIsRemoved(t *testing.T) {
+	fs := vfs.NewMem()
+	if err := vfs.WriteFileSynced(fs, trialPath("."), make([]byte, leastTrial)); err != nil {
+		t.Fatal(err)
+	}
+	New(fs, ".", 1<<30, slog.New(slog.DiscardHandler)).Look()
+	if _, err := fs.Stat(trialPath(".")); err == nil {
+		t.Error("it is still there")
+	}
+}

@@ -172,6 +172,7 @@ type Space struct {
 	reserve uint64
 	log     *slog.Logger
 
+	tidy     sync.Once
 	denials  denials
 	low      atomic.Bool // publishes are refused
 	brimful  atomic.Bool // there is too little room for replicated data
@@ -192,6 +193,7 @@ func New(fs vfs.FS, dir string, reserve uint64, log *slog.Logger) *Space {
 // is used, so that positions and metadata can still be stored and consuming
 // continues.
 func (s *Space) Look() Room {
+	s.tidy.Do(func() { _ = s.fs.Remove(trialPath(s.dir)) }) // of a process that was killed
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {
 		s.log.Warn("cannot measure the free disk space; the node continues with the last known level, and writes fail if the disk is full", "path", s.dir, "error", err)

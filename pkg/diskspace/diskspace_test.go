@@ -112,7 +112,7 @@ func (d *disk) Usage(string) (vfs.Usage, error) { return d.usage, nil }
 
 // A file system without inodes takes no segment, however many bytes are free.
 func TestDiskWithoutInodesIsLow(t *testing.T) {
-	d := &disk{usage: vfs.Usage{Total: 1 << 40, Free: 1 << 39, FewFiles: true}}
+	d := &disk{FS: vfs.NewMem(), usage: vfs.Usage{Total: 1 << 40, Free: 1 << 39, FewFiles: true}}
 	var said bytes.Buffer
 	s := New(d, "/data", 1<<20, slog.New(slog.NewTextHandler(&said, nil)))
 	if r := s.Look(); r != Low || !s.Low() || s.Reserve(1) || s.Brimful() {

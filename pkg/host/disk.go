@@ -44,7 +44,7 @@ type diskLoop struct {
 
 // run works until ctx ends. r is the previous level of free space.
 func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
-	retained := time.Now()
+	retained, looked := time.Now(), time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -57,11 +57,13 @@ func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 		case <-ctx.Done():
 			return
 		case <-d.overfull:
-			d.retention.overfull()
-			continue
+			if d.retention.overfull(); time.Since(looked) < interval {
+				continue
+			}
 		case <-d.disk.Denied():
 		case <-timer.C:
 		}
+		looked = time.Now()
 		pause := d.o.RetentionInterval
 		if r = d.disk.Look(); r <= diskspace.Low {
 			pause = min(pause, lowDiskRetention) // do not wait for the next round
@@ -120,8 +122,7 @@ func (d *fullDisk) report(ctx context.Context) {
 func (d *fullDisk) recordDisk(ctx context.Context, self *meta.Node, full bool) {
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)
 	defer cancel()
-	c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
-	if _, err := d.propose(bounded, c); err != nil && !d.unrecorded {
+	if _, err := d.propose(bounded, meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}); err != nil && !d.unrecorded {
 		d.unrecorded = true
 		d.log.Warn("cannot record in the metadata whether the disk of this node is full; other nodes act on the earlier state; retrying at each disk check", "full", full, "error", err)
 	}
@@ -161,12 +162,11 @@ func (d *fullDisk) yield() {
 		defer d.yielding.Store(false)
 		ctx, cancel := context.WithTimeout(d.life.ctx, diskHandover)
 		defer cancel()
-		h := d.handovers
 		resting, rested := context.WithTimeout(ctx, diskRest)
-		h.rest(resting, all)
+		d.handovers.rest(resting, all)
 		rested()
-		failed := h.many(ctx, all)
-		h.wake(all)
+		failed := d.handovers.many(ctx, all)
+		d.handovers.wake(all)
 		d.log.Warn("disk nearly full: leadership of partitions transferred to other in-sync replicas",
 			"partitions", len(all)-len(failed), "failed", len(failed))
 		if len(failed) > 0 {

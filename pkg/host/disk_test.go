@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/diskspace"
@@ -79,5 +81,49 @@ func TestFullDiskPurgesIfMetadataCannotRecordIt(t *testing.T) {
 	}
 	if n := strings.Count(logged.String(), "metadata cannot record"); n != 1 {
 		t.Errorf("told %d times: %s", n, logged.String())
+	}
+}
+
+// lookedAt counts the measurements of a disk.
+type lookedAt struct {
+	vfs.FS
+	times atomic.Int32
+}
+
+func (l *lookedAt) Usage(string) (vfs.Usage, error) {
+	l.times.Add(1)
+	return vfs.Usage{Total: 1 << 40, Free: 1 << 30}, nil
+}
+
+// TestOverfullTopicDoesNotPostponeDiskCheck: messages that exceed the share of an ephemeral topic all
+// the time are dropped all the time, and the disk is checked nevertheless.
+func TestOverfullTopicDoesNotPostponeDiskCheck(t *testing.T) {
+	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	o := &Options{Self: "n1", Meta: store, DiskInterval: 10 * time.Millisecond, RetentionInterval: time.Hour, WallClock: time.Time.UnixNano}
+	log := slog.New(slog.DiscardHandler)
+	disk, topics := &lookedAt{FS: vfs.NewMem()}, &Topics{o: o, overfull: make(chan struct{})}
+	d := &diskLoop{
+		o: o, disk: diskspace.New(disk, "data", 1<<20, log), overfull: topics.overfull,
+		full: &fullDisk{o: o, log: log, life: newLife(log, nil)}, retention: &retention{o: o, log: log, topics: topics},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case topics.overfull <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	go d.run(ctx, diskspace.Enough)
+	for limit := time.Now().Add(20 * time.Second); disk.times.Load() < 5; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("checked %d times", disk.times.Load())
+		}
 	}
 }

@@ -26,6 +26,14 @@ func headlessMistakes() []mistake {
 			tests: []string{"./pkg/cluster"}, run: "StalledDisk",
 		},
 		{
+			name: "replicas join without proof of what they hold", file: "pkg/meta/commands_partition.go",
+			old: "if id != c.Joiner && !slices.Contains(p.ISR, id) {", with: "if false {", tests: metadataTests, run: "Scripts",
+		},
+		{
+			name: "an overfull topic postpones the check of the disk", file: "pkg/host/disk.go",
+			old: "time.Since(looked) < interval {", with: "time.Since(looked) >= 0 {", tests: []string{"./pkg/host"}, run: "Overfull",
+		},
+		{
 			name: "a sync of the volume counts as a disk that hangs", file: "pkg/vfs/watch.go",
 			old: "u.number != 0 && u.op.Kind != OpSyncVolume && (", with: "u.number != 0 && (", tests: []string{"./pkg/stall"}, run: "Volume",
 		},

@@ -81,7 +81,7 @@ func backupMistakes() []mistake {
 		},
 		{
 			name: "backup: it begins while others are deleted", file: "pkg/backup/work.go",
-			old: "if w.r.fresh(o) {", with: "if false {", tests: format, run: "TestBackupsAndDeletionsExcludeEachOther",
+			old: "if r.fresh(ctx, o) {\n\t\t\treturn fmt.Errorf(\"%w: backups are being", with: "if false {\n\t\t\treturn fmt.Errorf(\"%w: backups are being", tests: format, run: "TestBackupsAndDeletionsExcludeEachOther",
 		},
 		{
 			name: "backup: a chunk that is missing is not copied again", file: "internal/backups/create.go",
