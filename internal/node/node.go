@@ -139,7 +139,7 @@ func (n *Node) memberOptions() cluster.Options {
 		Build: build.Version(), ServerTLS: n.c.PeerTLS.Server, ClientTLS: n.c.PeerTLS.Client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
 		Proposed:    n.metrics.Histograms().ObserveChange,
 		Controller:  controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
-		DiskTimeout: o.Cluster.DiskTimeout, DiskStalled: n.slow.isStalled,
+		DiskTimeout: o.Cluster.DiskTimeout, DiskSilent: n.slow.isSilent,
 		Store: func(s *raftstore.Options) {
 			s.HeartbeatTimeout, s.ElectionTimeout, s.LeaderLease = o.Cluster.HeartbeatTimeout(), o.Cluster.ElectionTimeout, o.Cluster.LeaderLease()
 			s.CommitTimeout, s.ApplyTimeout = o.Cluster.Raft.Commit, o.Cluster.Raft.Apply

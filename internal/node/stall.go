@@ -25,19 +25,19 @@ type slowDisk struct {
 	disk    *vfs.Watch
 	timeout time.Duration // after which the disk counts as stalled
 	log     *slog.Logger
-	stalled atomic.Bool
+	silent  atomic.Int64 // for how long an operation has been in progress, ns
 }
 
-// isStalled reports whether an operation has been in progress for longer than the timeout. Then
-// the node does not count as serving, and other nodes lead its partitions.
-func (s *slowDisk) isStalled() bool { return s.stalled.Load() }
+// isSilent returns for how long an operation has been in progress. Beyond the timeout the node does
+// not count as serving, and other nodes lead its partitions.
+func (s *slowDisk) isSilent() time.Duration { return time.Duration(s.silent.Load()) }
 
 // watch returns an error when the disk has failed, and nil when ctx ends.
 func (s *slowDisk) watch(ctx context.Context) (err error) {
 	stall.WatchDisk(ctx, s.disk, func(op vfs.Op, unanswered time.Duration) bool {
 		stalled := unanswered >= s.timeout
-		switch {
-		case s.stalled.Swap(stalled) == stalled:
+		switch was := time.Duration(s.silent.Swap(int64(unanswered))) >= s.timeout; {
+		case was == stalled:
 		case stalled:
 			s.log.Error("disk stalled; other nodes take over the partitions of this node until it responds",
 				"operation", string(op.Kind), "path", op.Name, "for", unanswered)

@@ -36,13 +36,15 @@ func TestStalledDiskIsReported(t *testing.T) {
 			synced := make(chan error)
 			go func() { synced <- f.Sync() }()
 			time.Sleep(d)
-			stalled = s.isStalled()
+			synctest.Wait()
+			stalled = s.isSilent() >= s.timeout
 			close(hang)
 			if err := <-synced; err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(stall.DiskCheck)
-			if s.isStalled() && len(said) == 0 {
+			time.Sleep(stall.DiskCheck + time.Millisecond)
+			synctest.Wait()
+			if s.isSilent() >= s.timeout && len(said) == 0 {
 				t.Errorf("held for %v: stalled although the disk responds", d)
 			}
 			return stalled

@@ -147,7 +147,7 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
 		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.dialRaft},
-		Forward: n.forwardCommand, Ask: n.askStanding,
+		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.desk.stalled.Load,
 	}
 	if n.o.Store != nil {
 		n.o.Store(&options)
@@ -316,7 +316,7 @@ func (n *Node) watch() {
 				seen, times = began, 0
 			}
 			unanswered := time.Duration(times) * watchEvery
-			n.desk.standBack(n.o.DiskStalled() || unanswered >= n.o.DiskTimeout)
+			n.desk.standBack(max(n.o.DiskSilent(), unanswered), n.o.DiskTimeout)
 			if unanswered >= raftstore.StallLimit {
 				n.breakdown.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return

@@ -73,11 +73,12 @@ type Options struct {
 	Controller controller.Options
 	// Store may change the options of the metadata store; optional.
 	Store func(*raftstore.Options)
-	// DiskStalled, if set, reports whether the disk of the node's partitions does not respond. While
-	// it does not, or a write to the metadata takes longer than DiskTimeout (0: DefaultDiskTimeout),
-	// the node tells the controller that it does not serve, so that other nodes take over its
-	// partitions, and transfers the controller role. It must not block.
-	DiskStalled func() bool
+	// DiskSilent, if set, returns for how long the disk of the node's partitions has not responded. It
+	// must not block. Once that, or a write to the metadata, has taken half of DiskTimeout (0:
+	// DefaultDiskTimeout), the node transfers the controller role. After DiskTimeout it tells the
+	// controller that it does not serve, so that other nodes take over its partitions, and sends no
+	// heartbeats as the controller.
+	DiskSilent  func() time.Duration
 	DiskTimeout time.Duration
 	FS          vfs.FS       // for the marks in DataDir; nil: the operating system's
 	Logger      *slog.Logger // optional
@@ -100,8 +101,8 @@ func (o Options) withDefaults() Options {
 		o.Opening = func(Lookout) {}
 	}
 	o.DiskTimeout = cmp.Or(o.DiskTimeout, DefaultDiskTimeout)
-	if o.DiskStalled == nil {
-		o.DiskStalled = func() bool { return false }
+	if o.DiskSilent == nil {
+		o.DiskSilent = func() time.Duration { return 0 }
 	}
 	if o.Observe == nil {
 		o.Observe = func(controller.Decision) {}

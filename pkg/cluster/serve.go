@@ -34,7 +34,7 @@ type desk struct {
 	handlers  atomic.Pointer[Handlers]        // nil: the node does not serve
 	requests  chan struct{}                   // holds one for each request in progress
 	rejected  complaints
-	stalled   atomic.Bool // a disk does not respond: see Options.DiskStalled
+	stalled   atomic.Bool // a disk does not respond: see Options.DiskSilent
 }
 
 // admit decides about a connection from another node. The transport has checked that both nodes
@@ -237,11 +237,11 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 	d.answer(reply, func(ctx context.Context) ([]byte, error) { return d.answerOwn(ctx, from, kind, payload) })
 }
 
-// standBack records whether a disk of this node does not respond. While it does not, the node says
-// that it does not serve, and another node should be the controller.
-func (d *desk) standBack(stalled bool) {
-	d.stalled.Store(stalled)
-	if stalled {
+// standBack records for how long a disk of this node has not responded: see Options.DiskSilent. The
+// controller role is transferred first, because a metadata leader whose write hangs cannot do that.
+func (d *desk) standBack(silent, timeout time.Duration) {
+	d.stalled.Store(silent >= timeout)
+	if silent >= timeout/2 {
 		d.chair.yield()
 	}
 }

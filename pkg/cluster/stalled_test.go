@@ -12,12 +12,19 @@ import (
 // lead the partitions of the node, and the metadata if it did, until the disk responds.
 func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 	for _, leads := range []bool{false, true} {
-		stalled := map[string]*atomic.Bool{}
+		since := map[string]*atomic.Pointer[time.Time]{}
 		for _, name := range three {
-			stalled[name] = &atomic.Bool{}
+			since[name] = &atomic.Pointer[time.Time]{}
 		}
 		inWorld(t, three, 3, func(t *testing.T, w *world) {
-			w.options = func(name string, o *Options) { o.DiskStalled = stalled[name].Load }
+			w.options = func(name string, o *Options) {
+				o.DiskSilent = func() time.Duration {
+					if began := since[name].Load(); began != nil {
+						return time.Since(*began)
+					}
+					return 0
+				}
+			}
 			w.start(three...)
 			w.formed(3, 3)
 			w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
@@ -36,7 +43,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 				}
 				return all
 			}
-			stalled[name].Store(true)
+			since[name].Store(new(time.Now()))
 			took := w.await("others lead", func() bool {
 				for _, l := range leader() {
 					if l == meta.NodeID(name) || l == "" {
@@ -46,17 +53,17 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 				return true
 			})
 			t.Logf("controller %v: others lead after %v", leads, took)
-			if took > 2500*time.Millisecond {
+			if took > DefaultDiskTimeout+2*time.Second {
 				t.Errorf("took %v", took)
 			}
-			w.sleep(3 * time.Second)
+			w.sleep(time.Second)
 			if l := w.leader(); l == nil || l.name == name {
 				t.Errorf("%s leads the metadata while its disk is stalled", name)
 			}
 			if n := w.node(other).Store().Node(meta.NodeID(name)); n.State != meta.NodeDown {
 				t.Errorf("%s is %s", name, n.State)
 			}
-			stalled[name].Store(false)
+			since[name].Store(nil)
 			w.formed(3, 3)
 			if err := w.node(name).Err(); err != nil {
 				t.Error(err)

@@ -22,7 +22,7 @@ func headlessMistakes() []mistake {
 		},
 		{
 			name: "a controller whose disk hangs stays", file: "pkg/cluster/serve.go",
-			old: "if stalled {", with: "if false {",
+			old: "if silent >= timeout/2 {", with: "if false {",
 			tests: []string{"./pkg/cluster"}, run: "StalledDisk",
 		},
 		{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -128,8 +129,21 @@ func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	return &carrier{local, nil, local.Close}
 }
 
+// stalled returns for how long the disk has not responded, as far as the transport is concerned.
+func (o *Options) stalled(g *guard) func(time.Time) time.Duration {
+	if o.DiskStalled == nil {
+		return g.stalled
+	}
+	return func(now time.Time) time.Duration {
+		if o.DiskStalled() {
+			return max(g.stalled(now), 2*stalledAfter)
+		}
+		return g.stalled(now)
+	}
+}
+
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
-	peers := &transport{stalled: g.stalled, timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	peers := &transport{stalled: o.stalled(g), timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
 	layer := newStreamLayer(o, peers.owner)
 	peers.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: peers.timeout, Logger: newBridge(o.Logger),

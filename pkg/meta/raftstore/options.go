@@ -57,6 +57,9 @@ type Options struct {
 	// Ask fetches the leader's Standing; nil: a node that does not lead is never in contact with
 	// the quorum.
 	Ask Ask
+	// DiskStalled, if set, reports whether another disk of this node does not respond. While it does
+	// not, this node sends nothing as the leader, as while its own writes take too long.
+	DiskStalled func() bool
 	// Bootstrap creates a new cluster, with this node as its only voter, if Dir holds none.
 	Bootstrap bool
 	// Logger receives the log of the Raft library; optional.
