@@ -100,7 +100,7 @@ func (f *followerState) trouble() string {
 		return "not connected to the follower's node"
 	}
 	_, _, why := f.rep.State()
-	return cmp.Or(why, "the follower's node does not respond")
+	return cmp.Or(why, "connected, but no batch is answered: the disk of the follower's node hangs, or the network loses large packets (MTU)")
 }
 
 // advance applies a follower's report. Reports of an earlier session, or of a session with an
