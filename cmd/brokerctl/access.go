@@ -15,8 +15,8 @@ func (g *globals) around() accessctl.Around {
 	return accessctl.Around{Addresses: g.nodeAddresses(), Getenv: g.env.getenv, Stdin: g.env.stdin, Stderr: g.env.stderr}
 }
 
-// accessCommands are those about users, tokens, rules and contexts.
-func (g *globals) accessCommands() []*cobra.Command {
+// shell holds the dependencies of the commands about users, tokens, rules, contexts and join tokens.
+func (g *globals) shell() *accessctl.Shell {
 	s := &accessctl.Shell{
 		Options: &g.access, Around: g.around, Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
 		Show: g.showAnswer, Prepare: g.prepareFormat, Group: groupOnly,
@@ -27,7 +27,7 @@ func (g *globals) accessCommands() []*cobra.Command {
 	if g.env.isTerminal {
 		s.ReadSecret = g.env.readSecret
 	}
-	return s.Commands()
+	return s
 }
 
 // settings holds the dependencies of the commands for settings of nodes.

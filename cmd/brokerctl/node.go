@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -17,7 +18,8 @@ import (
 func newNodeCommand(g *globals) *cobra.Command {
 	cmd := newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
-		newNodeDecommissionCommand(g), newNodeRemoveCommand(g), settings.LogLevelCommand(g.settings()))
+		newNodeDecommissionCommand(g), newNodeRemoveCommand(g), settings.LogLevelCommand(g.settings()),
+		accessctl.JoinTokens(g.shell()))
 	cmd.Long = helpOf("node")
 	return cmd
 }

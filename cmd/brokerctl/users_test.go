@@ -28,6 +28,10 @@ var accessCommands = [][]string{
 	{"access", "disable"},
 	{"access", "status"},
 	{"access", "whoami"},
+	{"node", "join-token", "create", "n4", "--expires", "1h"},
+	{"node", "join-token", "list"},
+	{"node", "join-token", "require"},
+	{"node", "join-token", "revoke", "0123456789abcdef"},
 }
 
 // testToken has the form of a token.
@@ -41,23 +45,33 @@ func accessAnswers() map[string]any {
 	}
 	ops := api.User{Name: "ops", HasPassword: true, Certificates: []string{}, Rules: []api.Rule{{Right: "admin"}}}
 	token := api.Token{ID: "0123456789abcdef", User: "billing", Description: "production", Created: clock(), Expires: new(clock().Add(time.Hour))}
+	joins := api.JoinTokens{Required: true, Tokens: []api.JoinToken{
+		{ID: "0123456789abcdef", Node: "n4", State: "valid", Created: clock(), Expires: clock().Add(time.Hour)},
+		{ID: "fedcba9876543210", Node: "n5", State: "used", Created: clock(), Expires: clock().Add(time.Hour), Used: new(clock().Add(time.Minute))},
+	}}
+	join := joins.Tokens[0]
+	join.Secret = "brj_" + strings.TrimPrefix(testToken, "brk_")
 	secret := token
 	secret.Secret = testToken
 	return map[string]any{
-		"GET /v1/access":                            api.AccessStatus{Users: 1},
-		"POST /v1/access/enable":                    api.AccessStatus{Enabled: true, Administrator: true, Users: 2, Tokens: 1},
-		"POST /v1/access/disable":                   api.AccessStatus{Administrator: true, Users: 2, Tokens: 1},
-		"GET /v1/access/self":                       api.Self{User: "ops", Enabled: true, Rules: ops.Rules},
-		"GET /v1/access/users":                      api.UserList{Users: []api.User{billing, ops}},
-		"POST /v1/access/users":                     billing,
-		"DELETE /v1/access/users/billing":           nil,
-		"POST /v1/access/users/billing/password":    billing,
-		"POST /v1/access/users/billing/grant":       billing,
-		"POST /v1/access/users/billing/revoke":      billing,
-		"POST /v1/access/users/billing/tokens":      secret,
-		"GET /v1/access/tokens":                     api.TokenList{Tokens: []api.Token{token, {ID: "fedcba9876543210", User: "billing", Created: clock(), Expired: true}}},
-		"DELETE /v1/access/tokens/0123456789abcdef": nil,
-		"GET /v1/access/tokens?user=billing":        nil,
+		"GET /v1/access":                                 api.AccessStatus{Users: 1},
+		"POST /v1/access/enable":                         api.AccessStatus{Enabled: true, Administrator: true, Users: 2, Tokens: 1},
+		"POST /v1/access/disable":                        api.AccessStatus{Administrator: true, Users: 2, Tokens: 1},
+		"GET /v1/access/self":                            api.Self{User: "ops", Enabled: true, Rules: ops.Rules},
+		"GET /v1/access/users":                           api.UserList{Users: []api.User{billing, ops}},
+		"POST /v1/access/users":                          billing,
+		"DELETE /v1/access/users/billing":                nil,
+		"POST /v1/access/users/billing/password":         billing,
+		"POST /v1/access/users/billing/grant":            billing,
+		"POST /v1/access/users/billing/revoke":           billing,
+		"POST /v1/access/users/billing/tokens":           secret,
+		"GET /v1/access/tokens":                          api.TokenList{Tokens: []api.Token{token, {ID: "fedcba9876543210", User: "billing", Created: clock(), Expired: true}}},
+		"DELETE /v1/access/tokens/0123456789abcdef":      nil,
+		"GET /v1/access/tokens?user=billing":             nil,
+		"GET /v1/access/join-tokens":                     joins,
+		"POST /v1/access/join-tokens":                    join,
+		"POST /v1/access/join-tokens/require":            joins,
+		"DELETE /v1/access/join-tokens/0123456789abcdef": nil,
 	}
 }
 

@@ -155,6 +155,7 @@ func (p *process) recoverNode(ctx context.Context, ls *node.Listeners, hangup ch
 		Options: p.loaded.Options, Sources: p.loaded.Sources, Advertise: node.Advertised(p.loaded.Options.Advertise, ls, p.hostname),
 		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
 		Version: nsqVersion, Lookupds: p.lookupds, FirstAdminFile: filepath.Join(p.loaded.Options.DataDir, node.FirstAdminFile),
+		JoinToken: joinToken(p.loaded.Options.Cluster.JoinTokenFile),
 	}
 	c.Certificates = func() []metrics.Certificate {
 		return append(p.certs.figures("server"), p.peerCerts.figures("cluster")...)
@@ -324,8 +325,11 @@ func (p *process) warnExposed(ls *node.Listeners) {
 		p.log.Warn("client ports are reachable from other machines without TLS and AUTH; this is only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
 	}
-	if p.secret != nil && p.secret.openToOthers() {
+	if p.secret != nil && openToOthers(p.secret.path) {
 		p.log.Warn("cluster secret file is world-readable; run chmod o-r on it", "file", p.secret.path)
+	}
+	if path := o.Cluster.JoinTokenFile; path != "" && openToOthers(path) {
+		p.log.Warn("join token file is world-readable; run chmod o-r on it, or delete it if the node has joined", "file", path)
 	}
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -63,9 +65,35 @@ func (s *clusterSecret) refresh() error {
 // secrets returns the secret to send, and others that are accepted.
 func (s *clusterSecret) secrets() [][]byte { return *s.lines.Load() }
 
-// openToOthers reports whether users other than the owner and group of the file may read it.
-func (s *clusterSecret) openToOthers() bool {
-	about, err := os.Stat(s.path)
+// maxJoinToken is the maximum size of the file with a join token, in bytes.
+const maxJoinToken = 4096
+
+// joinToken returns what reads the join token of the node from a file. It is not read before a node
+// without data joins a cluster: a member needs no token, and its file may be gone.
+func joinToken(path string) func() (string, error) {
+	if path == "" {
+		return nil
+	}
+	return func() (string, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", fmt.Errorf("join-token-file: %w", err)
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, maxJoinToken+1))
+		switch text = bytes.TrimSpace(text); {
+		case err != nil:
+			return "", fmt.Errorf("join-token-file: %w", err)
+		case len(text) == 0 || len(text) > maxJoinToken:
+			return "", fmt.Errorf("join-token-file %s: it has no token, or more than one", path)
+		}
+		return string(text), nil
+	}
+}
+
+// openToOthers reports whether users other than the owner and group of a file may read it.
+func openToOthers(path string) bool {
+	about, err := os.Stat(path)
 	return err == nil && about.Mode()&fs.FileMode(0o004) != 0
 }
 

@@ -187,26 +187,18 @@ Authorization: Bearer.`,
 				}
 				req.ExpiresInMS = d.Milliseconds()
 			}
-			if out != "" { // before there is a token that could not be kept
-				if _, err := os.Lstat(out); err == nil {
-					return refuse("--out: %s exists", out)
-				}
-				if _, err := os.Stat(filepath.Dir(out)); err != nil {
-					return refuse("--out: %w", err)
-				}
+			if err := newFile(out); err != nil {
+				return err
 			}
 			t, err := ask(s, cmd, func(ctx context.Context, c api.Access) (*api.Token, error) { return c.CreateToken(ctx, args[0], req) })
 			if err != nil {
 				return err
 			}
-			if out == "" {
-				return s.Show(cmd, Answer{Object: t, Names: []string{t.Secret}, Said: t.Secret, Result: true})
+			secret := t.Secret
+			if out != "" {
+				t.Secret = ""
 			}
-			if err := writePrivate(out, []byte(t.Secret+"\n")); err != nil {
-				return fmt.Errorf("token %s was created and could not be written, revoke it: %w", t.ID, err)
-			}
-			t.Secret = ""
-			return s.Show(cmd, said(t, t.ID, "token %s of user %s written to %s", t.ID, t.User, out))
+			return hand(s, cmd, out, secret, said(t, t.ID, "token %s of user %s written to %s", t.ID, t.User, out))
 		},
 	}
 	f := cmd.Flags()
@@ -214,6 +206,21 @@ Authorization: Bearer.`,
 	f.StringVar(&req.Description, "description", "", "purpose of the token, as `TEXT`")
 	f.StringVar(&out, "out", "", "write the token to a new `FILE` of mode 0600 instead of showing it")
 	return cmd
+}
+
+// newFile refuses a file for a secret that cannot be created: before there is a secret that could
+// not be kept. "": no file.
+func newFile(out string) error {
+	if out == "" {
+		return nil
+	}
+	if _, err := os.Lstat(out); err == nil {
+		return refuse("--out: %s exists", out)
+	}
+	if _, err := os.Stat(filepath.Dir(out)); err != nil {
+		return refuse("--out: %w", err)
+	}
+	return nil
 }
 
 func (s *Shell) listTokens() *cobra.Command {

@@ -75,6 +75,7 @@ type Cluster struct {
 	DiskTimeout     time.Duration
 	TLS             ClusterTLS
 	SecretFile      string // has the secret that all nodes must have; "": none is required
+	JoinTokenFile   string // has the token with which this node joins a cluster; "": none
 	Insecure        bool   // neither TLS nor a secret is demanded of nodes on other machines
 }
 

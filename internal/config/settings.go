@@ -99,7 +99,7 @@ func (o *Options) addressSettings() []Setting {
 		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue(&l.Lookup), Doc: "Listen address of the nsqlookupd HTTP API on its usual port; empty disables it."},
 		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue(&l.Cluster), Doc: "Listen address for other nodes: metadata, replication, forwarding."},
 		{Key: "http-allowed-hosts", value: listValue(&o.Web.AllowedHosts), Doc: "Host names accepted in HTTP requests, in addition to IP addresses, single-label names, private domains and advertised names; .example.org matches all its subdomains, * matches every name. Guards against DNS rebinding through a browser."},
-		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue(&o.Web.ConfigFrom), Doc: "Networks allowed to change options with PUT /config, and to profile where pprof is on."},
+		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue(&o.Web.ConfigFrom), Doc: "Networks allowed to change options with PUT /config and, while access control is off, log levels, and to profile where pprof is on."},
 		{Key: "advertise-host", value: textValue(&a.Host), Doc: "Host name advertised to other nodes and clients; if empty, derived from the bound address."},
 		{Key: "advertise-tcp-address", value: textValue(&a.TCP), Doc: "Address advertised for tcp-address; overrides advertise-host and port."},
 		{Key: "advertise-http-address", value: textValue(&a.HTTP), Doc: "Address advertised for http-address; overrides advertise-host and port."},
@@ -124,6 +124,7 @@ func (o *Options) clusterSettings() []Setting {
 		{Key: "cluster-tls-key", value: textValue(&o.Cluster.TLS.KeyFile), Doc: "PEM file of the private key of cluster-tls-cert. Reloaded when it changes."},
 		{Key: "cluster-tls-ca", value: textValue(&o.Cluster.TLS.CAFile), Doc: "PEM file of the certificate authorities trusted for other nodes' certificates. With all three options set, nodes communicate over mutual TLS only."},
 		{Key: "cluster-secret-file", value: textValue(&o.Cluster.SecretFile), Doc: "File with the secret shared by all nodes of the cluster, one line of at least 16 characters; nodes without it are refused. Further lines are accepted as well, for rotation node by node. Reloaded on SIGHUP. It does not encrypt traffic: use cluster TLS for that."},
+		{Key: "join-token-file", value: textValue(&o.Cluster.JoinTokenFile), Doc: "File with the join token of this node, as brokerctl node join-token create writes it. It is read only when a node without data joins a cluster, and can be deleted afterwards."},
 		{Key: "insecure-cluster", Default: "false", value: boolValue(&o.Cluster.Insecure), Doc: "Allow a non-loopback cluster-address without cluster-secret-file or cluster TLS: anyone who can reach it has full control."},
 		{Key: "lookupd-tcp-address", value: listValue(&o.LookupdTCPAddresses), Reload: true, Doc: "nsqlookupd TCP addresses to register this node's topics and channels with, in addition to the built-in lookup."},
 	}

@@ -29,6 +29,8 @@ type Config struct {
 	TLS         *tls.Config       // for NSQ connections; nil: TLS is off
 	PeerTLS     PeerTLS           // for other nodes
 	PeerSecrets func() [][]byte   // that other nodes must have; nil: none
+	// JoinToken returns the token with which the node joins a cluster; see cluster.Options. nil: none.
+	JoinToken func() (string, error)
 	// Certificates lists the certificates in use; nil: TLS is off.
 	Certificates func() []metrics.Certificate
 	Network      peer.Network // that other nodes are reached by; nil: TCP
@@ -110,6 +112,7 @@ func (e *AddressError) Unwrap() error { return e.Err }
 func NoPlace(err error) bool {
 	for _, why := range []error{
 		failure.Removed, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
+		formation.ErrJoinToken,
 		failure.FeatureLevel, cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
 	} {
 		if errors.Is(err, why) {

@@ -136,7 +136,7 @@ func (n *Node) memberOptions() cluster.Options {
 		Self: meta.NodeID(o.NodeID), FS: n.c.MetaFS, DataDir: o.DataDir, Node: n.c.announcement(),
 		Network: n.c.Network, Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
 		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
-		Build: build.Version(), ServerTLS: n.c.PeerTLS.Server, ClientTLS: n.c.PeerTLS.Client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
+		Build: build.Version(), ServerTLS: n.c.PeerTLS.Server, ClientTLS: n.c.PeerTLS.Client, Secrets: n.c.PeerSecrets, JoinToken: n.c.JoinToken, FrameMemory: frameBytes(), Logger: n.c.Log,
 		Proposed:    n.metrics.Histograms().ObserveChange,
 		Controller:  controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
 		DiskTimeout: o.Cluster.DiskTimeout, DiskSilent: n.slow.isSilent,

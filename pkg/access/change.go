@@ -22,6 +22,12 @@ const (
 	Revoke      Verb = "revoke"       // User, Rules, all of which it must have
 	Enable      Verb = "enable"
 	Disable     Verb = "disable"
+
+	CreateJoinToken   Verb = "create-join-token" // Join
+	UseJoinToken      Verb = "use-join-token"    // of Join: ID, Node, Used and Process
+	RevokeJoinToken   Verb = "revoke-join-token" // ID
+	RequireJoinTokens Verb = "require-join-tokens"
+	WaiveJoinTokens   Verb = "waive-join-tokens" // nodes join without
 )
 
 // Change is one change of a directory.
@@ -34,6 +40,8 @@ type Change struct {
 	Token        *Token   `json:"token,omitempty"`
 	ID           string   `json:"id,omitempty"` // of a token
 	By           string   `json:"by,omitempty"` // who changes it, for the event; "": unknown
+
+	Join *JoinToken `json:"join,omitempty"`
 }
 
 // String describes the change without its credentials.
@@ -44,6 +52,9 @@ func (c Change) String() string {
 	}
 	if c.Token != nil {
 		text += " " + c.Token.ID + " of " + c.Token.User
+	}
+	if c.Join != nil {
+		text += " " + c.Join.ID + " for node " + c.Join.Node
 	}
 	if c.ID != "" {
 		text += " " + c.ID
@@ -57,10 +68,13 @@ func (c Change) String() string {
 	return text
 }
 
-// Of returns the user that the change is about; "": it names none.
+// Of returns the user or the node that the change is about; "": it names none.
 func (c Change) Of() string {
 	if c.Token != nil {
 		return c.Token.User
+	}
+	if c.Join != nil {
+		return c.Join.Node
 	}
 	return c.User
 }
@@ -87,7 +101,16 @@ func (c Change) Validate() error {
 			return fmt.Errorf("%w: no rule to %s", failure.InvalidAccess, c.Verb)
 		}
 		return validRules(c.Rules)
-	case DeleteUser, RevokeToken, Enable, Disable:
+	case CreateJoinToken:
+		if c.Join == nil || c.Join.Used != 0 {
+			return fmt.Errorf("%w: no join token to create", failure.InvalidAccess)
+		}
+		return c.Join.validate()
+	case UseJoinToken:
+		if c.Join == nil || c.Join.Used <= 0 || c.Join.Process == 0 {
+			return fmt.Errorf("%w: no use of a join token", failure.InvalidAccess)
+		}
+	case DeleteUser, RevokeToken, Enable, Disable, RevokeJoinToken, RequireJoinTokens, WaiveJoinTokens:
 	default:
 		return fmt.Errorf("%w: unknown change %.40q", failure.InvalidAccess, c.Verb)
 	}
@@ -130,6 +153,8 @@ func (d *Directory) apply(c Change) error {
 	case Enable, Disable:
 		d.on = c.Verb == Enable
 		return nil
+	case CreateJoinToken, UseJoinToken, RevokeJoinToken, RequireJoinTokens, WaiveJoinTokens:
+		return d.changeJoin(c)
 	case DeleteUser, SetPassword, Grant, Revoke:
 	}
 	was := d.users[c.User]
@@ -160,7 +185,7 @@ func (d *Directory) apply(c Change) error {
 			}
 			u.Rules = slices.Delete(u.Rules, i, i+1)
 		}
-	case CreateUser, CreateToken, RevokeToken, Enable, Disable:
+	default: // done above
 	}
 	return d.put(&u)
 }

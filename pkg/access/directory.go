@@ -11,8 +11,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// ErrExpired refuses a token that has expired.
-var ErrExpired = fate.Refuse("token has expired")
+// Reasons why a known token is refused.
+var (
+	ErrExpired       = fate.Refuse("token has expired")
+	ErrJoinTokenUsed = fate.Refuse("join token was already used") // by another process
+)
 
 // Limits of a directory.
 const (
@@ -44,13 +47,16 @@ type Token struct {
 	Expires     int64  `json:"expires,omitempty"` // likewise; 0: never
 }
 
-// Directory is the set of users, tokens and rules. The zero value and nil have no user
+// Directory is the set of users, tokens and rules, and of join tokens of nodes. The zero value and nil have no user
 // and are off. A Directory is immutable and safe for concurrent use.
 type Directory struct {
 	on     bool
 	users  map[string]*User
 	tokens map[string]*Token
 	owners map[string]*User // by name in a certificate
+	joins  map[string]*JoinToken
+
+	joinTokensRequired bool
 }
 
 // On reports whether access control is on.
@@ -167,9 +173,10 @@ func (d *Directory) ByCertificate(names []string) (owner *User) {
 
 // copied returns a directory to change, which shares users and tokens with d.
 func (d *Directory) copied() *Directory {
-	n := &Directory{users: map[string]*User{}, tokens: map[string]*Token{}, owners: map[string]*User{}}
+	n := &Directory{users: map[string]*User{}, tokens: map[string]*Token{}, owners: map[string]*User{}, joins: map[string]*JoinToken{}}
 	if d != nil {
-		n.on = d.on
+		n.on, n.joinTokensRequired = d.on, d.joinTokensRequired
+		maps.Copy(n.joins, d.joins)
 		maps.Copy(n.users, d.users)
 		maps.Copy(n.tokens, d.tokens)
 		maps.Copy(n.owners, d.owners)
@@ -249,10 +256,15 @@ type Stored struct {
 	On     bool     `json:"on,omitempty"`
 	Users  []*User  `json:"users,omitempty"`
 	Tokens []*Token `json:"tokens,omitempty"`
+
+	JoinTokensRequired bool         `json:"join_tokens_required,omitempty"`
+	JoinTokens         []*JoinToken `json:"join_tokens,omitempty"`
 }
 
 // Store returns the form from which Restore creates the directory again.
-func (d *Directory) Store() Stored { return Stored{d.On(), d.Users(), d.Tokens()} }
+func (d *Directory) Store() Stored {
+	return Stored{d.On(), d.Users(), d.Tokens(), d.JoinTokensRequired(), d.JoinTokens()}
+}
 
 // errOrder is the error of a stored form that Store cannot have returned.
 var errOrder = errors.New("users or tokens out of order")
@@ -262,7 +274,8 @@ var errOrder = errors.New("users or tokens out of order")
 func Restore(s Stored) (*Directory, error) {
 	byName := func(a, b *User) int { return cmp.Compare(a.Name, b.Name) }
 	byID := func(a, b *Token) int { return cmp.Compare(a.ID, b.ID) }
-	if slices.Contains(s.Users, nil) || slices.Contains(s.Tokens, nil) || !slices.IsSortedFunc(s.Users, byName) || !slices.IsSortedFunc(s.Tokens, byID) {
+	if slices.Contains(s.Users, nil) || slices.Contains(s.Tokens, nil) || slices.Contains(s.JoinTokens, nil) ||
+		!slices.IsSortedFunc(s.Users, byName) || !slices.IsSortedFunc(s.Tokens, byID) || !slices.IsSortedFunc(s.JoinTokens, byNode) {
 		return nil, errOrder
 	}
 	d := (*Directory)(nil).copied()
@@ -276,6 +289,12 @@ func Restore(s Stored) (*Directory, error) {
 	}
 	for _, t := range s.Tokens {
 		if err := d.putToken(t); err != nil {
+			return nil, err
+		}
+	}
+	d.joinTokensRequired = s.JoinTokensRequired
+	for _, t := range s.JoinTokens {
+		if err := d.putJoin(t); err != nil {
 			return nil, err
 		}
 	}

@@ -43,34 +43,47 @@ func IsToken(secret string) bool {
 	return ok
 }
 
-// Redact returns a text without the secrets of the tokens in it, even of one that is truncated at the
-// end of the text. Their ids stay.
+// Redact returns a text without the secrets of the tokens and join tokens in it, even of one that is
+// truncated at the end of the text. Their ids stay.
 func Redact(text string) string {
+	for _, prefix := range []string{tokenPrefix, joinPrefix} {
+		text = redact(prefix, text)
+	}
+	return text
+}
+
+func redact(prefix, text string) string {
 	var b strings.Builder
 	for {
-		before, rest, found := strings.Cut(text, tokenPrefix)
+		before, rest, found := strings.Cut(text, prefix)
 		b.WriteString(before)
 		if !found {
 			return b.String()
 		}
-		b.WriteString(tokenPrefix)
+		b.WriteString(prefix)
 		text = rest
 		const idText = 2 * tokenID
 		if len(rest) > idText+1 && rest[idText] == '_' && isHex(rest[:idText]) {
 			b.WriteString(rest[:idText+1] + "...")
-			text = rest[min(len(rest), tokenLength-len(tokenPrefix)):]
+			text = rest[min(len(rest), tokenLength-len(prefix)):]
 		}
 	}
 }
 
 // idOf returns the id of a token.
 func idOf(text string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	id, _, ok = partsOf(tokenPrefix, text)
+	return id, ok
+}
+
+// partsOf returns the id and the secret of a token with a prefix.
+func partsOf(prefix, text string) (id, secret string, ok bool) {
+	rest, ok := strings.CutPrefix(text, prefix)
 	const idText = 2 * tokenID
 	if !ok || len(rest) != idText+1+base64.RawURLEncoding.EncodedLen(tokenSecret) || rest[idText] != '_' || !isHex(rest[:idText]) {
-		return "", false
+		return "", "", false
 	}
-	return rest[:idText], true
+	return rest[:idText], rest[idText+1:], true
 }
 
 func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }

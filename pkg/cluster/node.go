@@ -130,7 +130,7 @@ func (n *Node) connect(hasState bool) (err error) {
 	n.desk.roster, n.chair.transport, n.desk.heir.transport = n.roster, n.transport, n.transport
 	n.formation = formation.New(formation.Options{
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
-		Call: n.callAddress, Logger: o.Logger,
+		JoinToken: o.JoinToken, Call: n.callAddress, Logger: o.Logger,
 	})
 	n.desk.formation = n.formation
 	for _, l := range o.Listeners {

@@ -66,6 +66,8 @@ type Options struct {
 	// Secrets returns the accepted cluster secrets; see peer.Options. nil: no secret is
 	// required.
 	Secrets func() [][]byte
+	// JoinToken returns the join token of this node; see formation.Options. nil: it has none.
+	JoinToken func() (string, error)
 	// FrameMemory bounds the memory of large frames being read from other nodes, in bytes; 0:
 	// peer's default.
 	FrameMemory int

@@ -20,6 +20,14 @@ func membershipMistakes() []mistake {
 			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",
 		},
 		{
+			name: "join token: it admits any node", file: "pkg/access/join.go",
+			old: "case t.Node != who.Node:", with: "case false:", tests: []string{"./pkg/access"}, run: "JoinToken",
+		},
+		{
+			name: "join token: a node that lost its data needs none", file: "pkg/cluster/formation/member.go",
+			old: "admitted := !who.fresh\n", with: "_, admitted := members.Configuration().Find(who.Node)\n", tests: []string{"./pkg/cluster/formation"}, run: "JoinToken",
+		},
+		{
 			name: "CompareAndSwap: a change applies to any version", file: "pkg/meta/commands_partition.go",
 			old: "if version != p.Version {", with: "if version == 1<<63 {",
 			tests: metadataTests,

@@ -51,6 +51,7 @@ func (v accessAPI) route(t *API) {
 	t.handle("POST /v1/access/users/{user}/tokens", v.createToken)
 	t.handle("GET /v1/access/tokens", v.tokens)
 	t.handle("DELETE /v1/access/tokens/{id}", v.revokeToken)
+	v.routeJoins(t)
 }
 
 // change performs a change on behalf of the caller, and notes it for the audit log.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -47,13 +48,14 @@ type world struct {
 	mu       sync.Mutex // guards the fields below
 	at       map[string]*process
 	sessions uint64
+	tokens   map[string]string // join token by node
 }
 
 func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}}
+		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}, tokens: map[string]string{}}
 		defer func() {
 			for _, name := range w.names() {
 				w.kill(name)
@@ -110,7 +112,12 @@ func (w *world) startAt(name, address, dir string) *process {
 	p := &process{id: id, done: make(chan struct{}), ready: make(chan struct{})}
 	p.node = New(Options{
 		Node: id, Address: address, Session: w.sessions, Join: w.join, Expect: w.expect, HasState: state,
-		Call: w.call(address),
+		Call: w.call(address), JoinToken: func() (string, error) {
+			if w.token(name) == "unreadable" {
+				return "", os.ErrNotExist
+			}
+			return w.token(name), nil
+		},
 	})
 	w.at[address] = p
 	w.mu.Unlock()

@@ -19,6 +19,8 @@ var (
 	ErrOtherCluster = fate.Refuse("node belongs to another cluster")
 	// ErrAddressTaken: another member responds at the node's address. Refused.
 	ErrAddressTaken = fate.Refuse("cluster address is in use by another member")
+	// ErrJoinToken: the cluster admits nodes by join tokens, and the node has no valid one. Refused.
+	ErrJoinToken = fate.Refuse("no valid join token")
 
 	errAddressUnclear = fate.Refuse("cluster address is registered to another member")
 )

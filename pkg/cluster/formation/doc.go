@@ -16,7 +16,9 @@
 //     clusters.
 //  2. A node without state neither votes nor stores metadata before the leader has made it a
 //     member. If it was a voter that lost its state, its old vote is removed first.
-//  3. Nodes of different clusters exchange nothing but a refusal.
+//  3. If the cluster requires join tokens, a node without state becomes a member only with a valid
+//     one for its id, and one process uses each token.
+//  4. Nodes of different clusters exchange nothing but a refusal.
 //
 // Start at next, promises and admit, then Node.Run.
 package formation

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -85,7 +86,7 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 		if err := meta.CheckLevel(s.View(), r.Levels); err != nil {
 			return err
 		}
-		return n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied})
+		return n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied}, r.Proof)
 	}
 	leader, _ := s.Leader()
 	m, ok := s.Members().Configuration().Find(leader)
@@ -96,8 +97,9 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 	return n.ask(ctx, m.Address, r).err
 }
 
-// admit changes the membership of a node as decided. Only the leader calls it.
-func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) error {
+// admit changes the membership of a node as decided. Only the leader calls it. A node without state
+// is admitted by its join token, if the cluster requires one.
+func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate, proof *access.JoinProof) error {
 	select {
 	case n.admission <- struct{}{}:
 		defer func() { <-n.admission }()
@@ -109,9 +111,16 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 		return err
 	}
 	members := s.Members()
+	admitted := !who.fresh
 	for range maxActions {
 		c := members.Configuration()
 		act, err := admit(c, s.Applied(), who, neighbours{n.occupant(ctx, c, who), n.claimant(ctx, c, who)})
+		if act != actRefuse && !admitted {
+			if err := redeem(ctx, n, s, who.identity, proof); err != nil {
+				return err
+			}
+			admitted = true
+		}
 		switch act {
 		case actNothing:
 			return nil
@@ -211,7 +220,7 @@ func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool
 		return nil
 	}
 	if s.IsLeader() {
-		return n.admit(ctx, s, candidate{identity: n.self, applied: s.Applied()})
+		return n.admit(ctx, s, candidate{identity: n.self, applied: s.Applied()}, nil)
 	}
 	addresses := n.addresses(c)
 	if anyway {

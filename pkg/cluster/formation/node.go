@@ -50,6 +50,9 @@ type Options struct {
 	Expect int
 	// HasState reports that the node already has metadata to open.
 	HasState bool
+	// JoinToken returns the node's join token; "": it has none. It is called when the node joins a
+	// cluster. nil: there is none.
+	JoinToken func() (string, error)
 	// Call makes the node at an address Handle a request, and returns its answer. It returns
 	// ErrSelf for this node's own address.
 	Call     func(ctx context.Context, address string, request []byte) ([]byte, error)
@@ -283,7 +286,10 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 	if !free {
 		return errors.New("this node is promised to another bootstrap node")
 	}
-	var err error
+	proof, err := prove(&n.o, members[0].Cluster, n.self)
+	if err != nil {
+		return err
+	}
 	for _, address := range addressesOf(members) {
 		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported()})
 		if err = a.err; err == nil {

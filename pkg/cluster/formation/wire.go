@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
@@ -21,6 +22,8 @@ type request struct {
 	Applied uint64      `json:"applied,omitempty"`
 	Levels  level.Range `json:"levels,omitzero"`   // feature levels that the program supports
 	Relayed bool        `json:"relayed,omitempty"` // sent on by a member: not forwarded again
+	// Proof is that of the sender's join token; nil: it has none.
+	Proof *access.JoinProof `json:"proof,omitempty"`
 }
 
 type requestKind string
@@ -55,6 +58,7 @@ var codes = []struct {
 	{"level", failure.FeatureLevel},
 	{"removed", failure.Removed},
 	{"address-taken", ErrAddressTaken},
+	{"join-token", ErrJoinToken},
 }
 
 // refuse sets the reason of a refusal.
