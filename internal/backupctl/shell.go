@@ -52,7 +52,7 @@ func (s *Shell) Command() *cobra.Command {
 compatible service: s3://BUCKET or s3://BUCKET/PREFIX. Several clusters need different directories or prefixes.
 
 Credentials for a bucket come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or from the
-shared credentials file (~/.aws/credentials or AWS_SHARED_CREDENTIALS_FILE, with AWS_PROFILE). The bucket must exist.`,
+files of the AWS programs (~/.aws/credentials and ~/.aws/config, with AWS_PROFILE). The bucket must exist.`,
 		RunE: s.Group,
 	}
 	f := cmd.PersistentFlags()

@@ -66,14 +66,15 @@ type Node struct {
 	admin   *admin.Server
 	metrics *metrics.Metrics
 	process *process
-	memory  *limit.Memory    // of all that clients make the node hold
-	turns   *limit.Turns     // of what clients make the processors do
-	drops   *limit.Drops     // of what clients send for nothing
-	created *limit.Creations // by clients
-	tracing *tracing         // what happened to messages
-	guard   *guard.Guard     // of access control
-	refused atomic.Uint64    // HTTP requests that it did not let in
-	first   *firstAdmin      // the secret that allows creating the first administrator
+	memory  *limit.Memory        // of all that clients make the node hold
+	turns   *limit.Turns         // of what clients make the processors do
+	drops   *limit.Drops         // of what clients send for nothing
+	created *limit.Creations     // by clients
+	tracing *tracing             // what happened to messages
+	guard   *guard.Guard         // of access control
+	refused atomic.Uint64        // HTTP requests that it did not let in
+	first   *firstAdmin          // the secret that allows creating the first administrator
+	awaited func() []meta.NodeID // see cluster.Lookout
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -115,7 +116,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.metrics = n.newMetrics()
 	n.startWeb()
 	if n.member, err = cluster.Open(ctx, n.memberOptions()); err != nil {
-		return nil, errors.Join(fmt.Errorf("metadata: %w", err), n.Close())
+		return nil, errors.Join(err, n.Close())
 	}
 	store := n.member.Store()
 	directory := func() *access.Directory { return raftstore.AccessOf(store) }
@@ -144,7 +145,10 @@ func (n *Node) memberOptions() cluster.Options {
 			s.HeartbeatTimeout, s.ElectionTimeout, s.LeaderLease = o.Cluster.HeartbeatTimeout(), o.Cluster.ElectionTimeout, o.Cluster.LeaderLease()
 			s.CommitTimeout, s.ApplyTimeout = o.Cluster.Raft.Commit, o.Cluster.Raft.Apply
 		},
-		Opening: func(l cluster.Lookout) { n.front.Wait(operate.NewOutlook(meta.NodeID(o.NodeID), l)) },
+		Opening: func(l cluster.Lookout) {
+			n.awaited = l.Awaited
+			n.front.Wait(operate.NewOutlook(meta.NodeID(o.NodeID), l))
+		},
 	}
 }
 
@@ -215,7 +219,7 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, AutoCreateTopics: o.Topics.AutoCreate,
+		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Awaited: n.awaited, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),

@@ -31,6 +31,7 @@ func New(o Options) (*Server, error) {
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
 	o.V1.Publishing, o.V1.Answers, o.V1.Access.Hashing = publishing, answers, o.Guard.Hashing
+	o.V1.ConfigFrom = o.ConfigFrom
 	api := v1.New(o.V1)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
 	node := o.handler((&gate{

@@ -89,7 +89,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.o.Opening(Lookout{n})
 	if n.store, err = n.formation.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) { return n.openStore(dir, bootstrap) }); err != nil {
-		return fmt.Errorf("metadata: %w", err)
+		return err
 	}
 	if err := n.lineage().check(ctx); err != nil {
 		if clean { // nothing was changed since
@@ -216,6 +216,10 @@ func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
 
 // Waiting returns what the node waits for before it can open its metadata; "" if nothing.
 func (l Lookout) Waiting() string { return l.n.formation.Waiting() }
+
+// Awaited returns the nodes that belong to the cluster which this node is bootstrapping, and have
+// not joined it yet.
+func (l Lookout) Awaited() []meta.NodeID { return formation.Awaited(l.n.formation) }
 
 // Controller returns the last decision of the controller that was carried out or whose troubles
 // had changed, while this node is the controller.

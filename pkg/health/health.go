@@ -60,6 +60,7 @@ var gravities = map[string]Gravity{
 	"join_other_cluster":          Degrading,
 	"version_skew":                ForInformation,
 	"upgrade_not_finalized":       ForInformation,
+	"cluster_forming":             Degrading,
 	"nodes_down":                  Degrading,
 	"nodes_silent":                Degrading,
 	"partitions_under_replicated": Degrading,

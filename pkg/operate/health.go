@@ -25,6 +25,10 @@ func (o *Node) Health() health.Report {
 	now := time.Now()
 	h := health.Report{Reasons: o.Ready()}
 	h.Healthy = len(h.Reasons) == 0
+	if r, ok := forming(o.Awaited); ok {
+		h.Reasons = append(h.Reasons, r)
+		h.Degraded = true
+	}
 	for _, r := range o.host.Reasons(now) {
 		h.Reasons = append(h.Reasons, r)
 		if health.GravityOf(r.Code) == health.Failing {
@@ -65,6 +69,19 @@ func (o *Node) Health() health.Report {
 func apart(addresses []string) (health.Reason, bool) {
 	return health.Reason{Code: "join_other_cluster", Count: len(addresses), What: "join addresses belong to another cluster, " +
 		"with which this node shares nothing: " + health.Names(addresses)}, len(addresses) > 0
+}
+
+// forming reports whether the cluster waits for nodes with which this node has bootstrapped it, and
+// the reason.
+func forming(awaited func() []meta.NodeID) (health.Reason, bool) {
+	if awaited == nil {
+		return health.Reason{}, false
+	}
+	nodes := awaited()
+	if len(nodes) == 0 {
+		return health.Reason{}, false
+	}
+	return health.Reason{Code: "cluster_forming", Count: len(nodes), What: "the cluster is forming, and waits for nodes to join: " + health.Names(texts(nodes))}, true
 }
 
 // spinning names the messages that consumers requeue at once.

@@ -80,6 +80,9 @@ type Options struct {
 	Process    Process // of this node; nil: it has no settings
 	// OtherClusters returns the join addresses that belong to another cluster than this node; nil: none.
 	OtherClusters func() []string
+	// Awaited returns the nodes with which this node has bootstrapped the cluster and which have not
+	// joined it yet. nil: there are none.
+	Awaited func() []meta.NodeID
 }
 
 // question is something that any node can be asked, and the function with which it answers.

@@ -26,9 +26,11 @@ type Cause struct {
 	What  string    `json:"what"`  // for people
 	Do    string    `json:"do"`    // the remedy, for people
 	Count int64     `json:"count"` // the number of partitions, consumers or messages, as in What
-	// Since is from when on it delays messages, as far as known: when the last consumer left, or, if
-	// none is known, when the oldest unfinished message was published; when the message that a
-	// consumer has had longest was delivered. nil: not known.
+	// Since is from when on it delays messages, as far as known. For pauses, partitions without a
+	// leader and leaders that do not answer, it is the time of the event; for no_consumer, when the
+	// last consumer left; for in_flight_held, when the message was delivered that a consumer has had
+	// longest. Else it is when the oldest unfinished message was published, or, if that is later, when
+	// the first of the named consumers connected. nil: not known, or nothing is delayed.
 	Since *time.Time `json:"since,omitempty"`
 }
 

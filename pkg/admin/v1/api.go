@@ -47,6 +47,7 @@ type Options struct {
 	Snapshot   Snapshot // a copy of the metadata; nil: the node gives none
 	Upgrades   Upgrades
 	Settings   Settings
+	ConfigFrom web.Networks // of clients that may change settings while access control is off
 	Access     Access
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
@@ -78,7 +79,7 @@ func New(o Options) *API {
 	traceAPI{topics, o.Traces}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	upgradeAPI{o.Upgrades}.route(v)
-	settingsAPI{o.Settings}.route(v)
+	settingsAPI{o.Settings, o.ConfigFrom}.route(v)
 	auditAPI{o.Broker}.route(v)
 	accessAPI{o.Access}.route(v)
 	operateAPI{o.Operator}.route(v)

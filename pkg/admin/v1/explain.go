@@ -28,7 +28,7 @@ func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (an
 	if err != nil {
 		return answer{}, err
 	}
-	return success(explained(new(v.topics.info(r.Context(), t)), &before, &now))
+	return success(explained(new(v.topics.info(r.Context(), t)), &before, &now, v.topics.broker.Journal().Events(0)))
 }
 
 // untilItMoves returns the state of a channel once a message was finished, or after the maximum
@@ -57,14 +57,15 @@ func unfinished(c *api.Channel) int64 { return c.Depth + c.InFlight + c.Deferred
 // heldBack reports whether messages of a topic wait before its channels, since it is paused.
 func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
 
-// explained returns the causes that delay the messages of a channel, from two observations.
-func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
+// explained returns the causes that delay the messages of a channel, from two observations and from
+// the cluster's events.
+func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api.Explanation {
 	e := api.Explanation{
 		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || now.FilteredTotal > before.FilteredTotal || unfinished(now) == 0 && !heldBack(t),
 		Ready: now.Depth, InFlight: now.InFlight, Deferred: now.Deferred, OldestAgeMS: time.Duration(now.OldestAge).Milliseconds(),
 		Consumers: len(now.Consumers), Causes: []api.Cause{}, MissingNodes: now.MissingNodes,
 	}
-	causes := diagnosis{topic: t, before: before, now: now}
+	causes := diagnosis{topic: t, before: before, now: now, events: events}
 	causes.ofThePlace()
 	causes.ofTheOperator()
 	if unfinished(now) > 0 {
@@ -81,6 +82,7 @@ func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
 type diagnosis struct {
 	topic       *api.Topic
 	before, now *api.Channel
+	events      []*meta.Event // of the cluster, the oldest first
 	found       []api.Cause
 }
 
@@ -91,22 +93,63 @@ func (d *diagnosis) add(code api.CauseCode, count int64, do, what string, args .
 // ofThePlace finds partitions without a leader.
 func (d *diagnosis) ofThePlace() {
 	var without, silent []string
+	var offline, down time.Time
 	for _, p := range d.topic.Partitions {
 		switch {
 		case p.Leader == "":
 			without = append(without, strconv.Itoa(p.Partition))
+			offline = earlier(offline, d.last("partition_offline", fmt.Sprintf("%s/%d", d.topic.Name, p.Partition)))
 		case slices.Contains(d.now.MissingNodes, p.Leader):
 			silent = append(silent, fmt.Sprintf("%d (%s)", p.Partition, p.Leader))
+			down = earlier(down, d.last("node_down", p.Leader))
 		}
 	}
 	if len(without) > 0 {
 		d.add(api.CauseNoLeader, int64(len(without)), "see brokerctl partition list --offline",
 			"%d of %d partitions have no leader: %s", len(without), len(d.topic.Partitions), strings.Join(without, ", "))
+		d.since(offline)
 	}
 	if len(silent) > 0 {
 		d.add(api.CauseNoLeader, int64(len(silent)), "see brokerctl cluster health",
 			"the leaders of %d of %d partitions do not answer: %s", len(silent), len(d.topic.Partitions), strings.Join(silent, ", "))
+		d.since(down)
 	}
+}
+
+// last returns when something last happened to an object; the zero time if that is not known.
+func (d *diagnosis) last(kind, object string) time.Time {
+	for _, e := range slices.Backward(d.events) {
+		if e.Kind == kind && slices.Contains(strings.Fields(e.Object), object) {
+			return time.Unix(0, e.At)
+		}
+	}
+	return time.Time{}
+}
+
+// earlier returns the earlier of two times, of which one may be zero: not known.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// waiting sets that the last found cause delays messages since the oldest unfinished one was
+// published or, if that is later, since the first of some consumers connected.
+func (d *diagnosis) waiting(at ...api.Consumer) {
+	age := time.Duration(d.now.OldestAge)
+	if age <= 0 {
+		return
+	}
+	since := time.Now().Add(-age)
+	var connected time.Time
+	for _, c := range at {
+		connected = earlier(connected, c.ConnectedAt)
+	}
+	if connected.After(since) {
+		since = connected
+	}
+	d.since(since)
 }
 
 // ofTheOperator finds channels and topics that an operator has paused.
@@ -114,10 +157,12 @@ func (d *diagnosis) ofTheOperator() {
 	name := d.topic.Name + "/" + d.now.Name
 	if d.now.Paused && unfinished(d.now) > 0 {
 		d.add(api.CausePaused, d.now.Depth, "brokerctl channel resume "+name, "the channel is paused; %d messages wait", d.now.Depth)
+		d.since(d.last("channel_paused", name))
 	}
 	if heldBack(d.topic) {
 		d.add(api.CauseTopicPaused, d.topic.Depth, "brokerctl topic resume "+d.topic.Name,
 			"the topic is paused; %d messages published since then have not reached its channels", d.topic.Depth)
+		d.since(d.last("topic_paused", d.topic.Name))
 	}
 }
 
@@ -129,6 +174,7 @@ func (d *diagnosis) ofTheFilter() {
 	case d.now.FilterBroken:
 		d.add(api.CauseFiltered, d.now.Depth, "brokerctl channel alter "+name+" --filter EXPR, or --filter '' for none",
 			"a leader of the topic cannot compile the channel's filter, %s, and delivers nothing", d.now.Filter)
+		d.waiting()
 	case d.now.FilteredTotal > 0:
 		failed := ""
 		if d.now.FilterErrorsTotal > 0 {
@@ -168,10 +214,12 @@ func (d *diagnosis) ofTheConsumers() {
 	if len(backoff) > 0 {
 		d.add(api.CauseBackoff, int64(len(backoff)), "find out why messages fail: see the consumers' logs",
 			"%d of %d consumers request no messages (RDY 0) and have requeued some, as clients in backoff do: %s", len(backoff), of, those(backoff))
+		d.waiting(backoff...)
 	}
 	if len(zero) > 0 {
 		d.add(api.CauseReadyZero, int64(len(zero)), "have the consumers send RDY; more consumers than max_in_flight leave some with RDY 0",
 			"%d of %d consumers request no messages (RDY 0): %s", len(zero), of, those(zero))
+		d.waiting(zero...)
 	}
 	if len(full) > 0 {
 		d.held(full, held)
@@ -182,6 +230,7 @@ func (d *diagnosis) ofTheConsumers() {
 	if len(late) > 0 {
 		d.add(api.CauseSlowConsumer, int64(len(late)), "raise the message timeout, send TOUCH, or make the consumers faster",
 			"messages time out at %d of %d consumers (%d during the observation): %s", len(late), of, timedOut, those(late))
+		d.waiting(late...)
 	}
 }
 
@@ -306,6 +355,9 @@ func (d *diagnosis) ofThePolicy() {
 		d.add(api.CauseExhausted, d.now.Expired, "see brokerctl cluster health: the dead-letter topic may refuse them",
 			"%d messages have expired and wait to be moved to %s", d.now.Expired, p.DeadLetterTopic)
 	}
+	if len(blocked) > 0 || d.now.Exhausted > 0 || d.now.Expired > 0 {
+		d.waiting()
+	}
 	for _, q := range d.now.Partitions {
 		if b := q.KeyBlocked; b != nil {
 			what := "all ready messages of partition %d, %d in all, wait for earlier messages of the same key"
@@ -314,15 +366,18 @@ func (d *diagnosis) ofThePolicy() {
 			}
 			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+"; most of them, %d, have key %q, whose sequence %d is %s",
 				q.Partition, b.Tracked, b.Waiting, b.Key, b.Seq, strings.ReplaceAll(b.State, "_", " "))
+			d.waiting()
 		}
 	}
 	if d.now.RateLimited {
 		d.add(api.CauseRateLimited, d.now.Depth, "brokerctl channel alter "+name+" --rate N/s",
 			"the channel delivers at most %d messages per second, and %d are waiting", p.Rate, d.now.Depth)
+		d.waiting()
 	}
 	if d.now.BackingOff > 0 {
 		d.add(api.CauseBackoff, d.now.BackingOff, "find out why consumers requeue these messages, or let them time out: see the consumers' logs",
 			"%d failed messages wait for the channel's backoff of %s", d.now.BackingOff, p.Backoff)
+		d.waiting()
 	}
 }
 
@@ -348,6 +403,7 @@ func (d *diagnosis) ofTheMessages() {
 	if len(spinning) > 0 {
 		d.add(api.CauseSpinning, int64(len(spinning)), "have the consumers requeue with a delay; brokerctl message peek shows the messages",
 			"%d messages are requeued as soon as they are delivered, partition/sequence: %s", len(spinning), list(spinning))
+		d.waiting()
 	}
 	if d.now.InFlight > 0 || d.now.Deferred == 0 {
 		return
@@ -359,6 +415,7 @@ func (d *diagnosis) ofTheMessages() {
 	if d.now.Depth == 0 {
 		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",
 			"all %d messages are deferred by their publisher or requeued with a delay", d.now.Deferred)
+		d.waiting()
 	}
 }
 

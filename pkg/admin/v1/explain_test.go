@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // A channel with waiting messages, and one consumer that finishes them.
@@ -191,7 +192,7 @@ func TestExplained(t *testing.T) {
 		if x.now != nil {
 			x.now(&now)
 		}
-		e := explained(&topic, &before, &now)
+		e := explained(&topic, &before, &now, nil)
 		var codes []api.CauseCode
 		for _, c := range e.Causes {
 			codes = append(codes, c.Code)
@@ -229,21 +230,45 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 		change func(*api.Channel)
 		since  time.Time
 		says   string
+		topic  func(*api.Topic)
 	}{
-		"the last consumer left": {func(c *api.Channel) {
+		"the channel is paused": {change: func(c *api.Channel) { c.Paused = true }, since: taken, says: "the channel is paused"},
+		"the topic is paused":   {change: func(*api.Channel) {}, since: taken, says: "the topic is paused", topic: func(t *api.Topic) { t.Paused, t.Depth = true, 3 }},
+		"no leader":             {change: func(*api.Channel) {}, since: taken, says: "have no leader", topic: func(t *api.Topic) { t.Partitions[0].Leader = "" }},
+		"a silent leader":       {change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, since: taken, says: "do not answer"},
+		"a rate":                {change: func(c *api.Channel) { c.RateLimited, c.OldestAge = true, api.Duration(now.Sub(taken)) }, since: taken, says: "per second"},
+		"RDY 0, connected late": {change: func(c *api.Channel) {
+			c.InFlight, c.OldestAge = 0, api.Duration(now.Sub(left))
+			c.Consumers[0].InFlight, c.Consumers[0].Ready, c.Consumers[0].RequeuedTotal, c.Consumers[0].ConnectedAt = 0, 0, 0, taken
+		}, since: taken, says: "RDY 0"},
+		"RDY 0, message late": {change: func(c *api.Channel) {
+			c.InFlight, c.OldestAge = 0, api.Duration(now.Sub(taken))
+			c.Consumers[0].InFlight, c.Consumers[0].Ready, c.Consumers[0].RequeuedTotal, c.Consumers[0].ConnectedAt = 0, 0, 0, left
+		}, since: taken, says: "RDY 0"},
+		"the last consumer left": {change: func(c *api.Channel) {
 			c.Consumers, c.InFlight, c.LastConsumer, c.LeftAt = nil, 0, "worker-7 (10.0.0.9:1)", &left
-		}, left, "no consumer is subscribed; the last one, worker-7 (10.0.0.9:1), left 2h ago"},
-		"never consumed": {func(c *api.Channel) {
+		}, since: left, says: "no consumer is subscribed; the last one, worker-7 (10.0.0.9:1), left 2h ago"},
+		"never consumed": {change: func(c *api.Channel) {
 			c.Consumers, c.InFlight, c.OldestAge = nil, 0, api.Duration(now.Sub(left))
-		}, left, "and none was since the leaders of the partitions took over"},
-		"a consumer holds a message": {func(c *api.Channel) {
+		}, since: left, says: "and none was since the leaders of the partitions took over"},
+		"a consumer holds a message": {change: func(c *api.Channel) {
 			c.Consumers[0].Ready, c.Consumers[0].Oldest = 2, &api.HeldMessage{Partition: 3, Seq: 17, Since: taken}
-		}, taken, "2 in all: worker (10.0.0.9:1) has 3/17 for 5m"},
+		}, since: taken, says: "2 in all: worker (10.0.0.9:1) has 3/17 for 5m"},
 	} {
 		c := busyChannel()
 		x.change(&c)
 		before := c
-		e := explained(&topic, &before, &c)
+		topic := topic
+		if x.topic != nil {
+			topic.Partitions = slices.Clone(topic.Partitions)
+			x.topic(&topic)
+		}
+		e := explained(&topic, &before, &c, []*meta.Event{
+			{At: taken.Add(-time.Hour).UnixNano(), Kind: "topic_paused", Object: "t"}, {At: taken.UnixNano(), Kind: "topic_paused", Object: "t"},
+			{At: now.UnixNano(), Kind: "topic_paused", Object: "other"}, {At: now.UnixNano(), Kind: "topic_resumed", Object: "t"},
+			{At: taken.UnixNano(), Kind: "channel_paused", Object: "t/c"}, {At: taken.UnixNano(), Kind: "partition_offline", Object: "a/1 t/0 b/0 and 3 more"},
+			{At: taken.UnixNano(), Kind: "node_down", Object: "n1"},
+		})
 		if len(e.Causes) == 0 || e.Causes[0].Since == nil || e.Causes[0].Since.Sub(x.since).Abs() > time.Second || !strings.Contains(e.Causes[0].What, x.says) {
 			t.Errorf("%s: %+v", name, e.Causes)
 		}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -19,7 +22,10 @@ type Settings interface {
 }
 
 // settingsAPI is the settings of the nodes, and what can be changed of them while they run.
-type settingsAPI struct{ of Settings }
+type settingsAPI struct {
+	of   Settings
+	from web.Networks // of clients that may change settings without an identity
+}
 
 func (v settingsAPI) route(t *API) {
 	t.handle("GET /v1/settings", v.settings)
@@ -31,6 +37,12 @@ func (v settingsAPI) settings(r *http.Request) (answer, error) {
 }
 
 func (v settingsAPI) setLogLevel(r *http.Request) (answer, error) {
+	// With access control, the caller is known and has the right admin.
+	if !v.from.Has(r) && !guard.CallerOf(r.Context()).Directory.On() {
+		e := api.Errorf(failure.Forbidden, "settings are changed from the networks in allow-config-from-cidr only, while access control is off")
+		e.Hint = "run brokerctl on the node itself, or enable access control"
+		return answer{}, e
+	}
 	var req api.SetLogLevel
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -100,7 +101,14 @@ func (o *Options) endpoint() (*url.URL, error) {
 }
 
 // errNoCredentials refuses an access without a key.
-var errNoCredentials = errors.New("no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials or to the file AWS_SHARED_CREDENTIALS_FILE")
+var errNoCredentials = errors.New("no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them, or a credential_process, to a profile of ~/.aws/credentials or ~/.aws/config, or of the file AWS_SHARED_CREDENTIALS_FILE")
+
+// ofProgram reports whether an error is that of a program that could not be run, or failed. Such an
+// error does not quote what the program prints.
+func ofProgram(err error) bool {
+	path, is := errors.AsType[*os.PathError](err)
+	return errors.As(err, new(*exec.ExitError)) || errors.As(err, new(*exec.Error)) || is && path.Op == "fork/exec"
+}
 
 func (o *Options) credentials() (*credentials.Credentials, error) {
 	id, secret := o.Getenv("AWS_ACCESS_KEY_ID"), o.Getenv("AWS_SECRET_ACCESS_KEY")
@@ -112,13 +120,16 @@ func (o *Options) credentials() (*credentials.Credentials, error) {
 	}
 	file := o.Getenv("AWS_SHARED_CREDENTIALS_FILE")
 	c := credentials.NewFileAWSCredentials(file, o.Getenv("AWS_PROFILE"))
+	profile := cmp.Or(o.Getenv("AWS_PROFILE"), "default")
 	switch v, err := c.GetWithContext(nil); {
+	case ofProgram(err):
+		return nil, fmt.Errorf("S3 credentials: credential_process of profile %q failed: %w", profile, err)
 	case errors.Is(err, os.ErrNotExist) && file == "":
 		return nil, errNoCredentials
 	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("S3 credentials: %w", err)
 	case err != nil: // it may quote the secret
-		return nil, fmt.Errorf("S3 credentials: cannot read profile %q of %s: check the form of its lines", cmp.Or(o.Getenv("AWS_PROFILE"), "default"), cmp.Or(file, "~/.aws/credentials"))
+		return nil, fmt.Errorf("S3 credentials: cannot use profile %q of %s: check that it exists, the form of its lines, and what its credential_process prints", profile, cmp.Or(file, "~/.aws/credentials and ~/.aws/config"))
 	case v.AccessKeyID == "" || v.SecretAccessKey == "":
 		return nil, errNoCredentials
 	}

@@ -296,6 +296,33 @@ func TestThreeNodesFormInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestBootstrapNodeAwaitsTheOthers until they are registered: raft knows them earlier.
+func TestBootstrapNodeAwaitsTheOthers(t *testing.T) {
+	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
+		for _, name := range w.join {
+			w.start(name)
+		}
+		w.formed(3, 3)
+		awaited := func(name string) string { return fmt.Sprint(Awaited(w.process(name).node)) }
+		for _, step := range []struct{ registers, want string }{{"n1", "[n2 n3]"}, {"n2", "[n3]"}, {"n3", "[]"}} {
+			w.propose(step.registers)
+			w.await("n1 knows of "+step.registers, func() bool { return w.process("n1").open().View().Node(meta.NodeID(step.registers)) != nil })
+			if got := awaited("n1"); got != step.want {
+				t.Errorf("after %s: awaits %s, not %s", step.registers, got, step.want)
+			}
+			if got := awaited("n2"); got != "[]" {
+				t.Errorf("n2 awaits %s", got)
+			}
+		}
+		if _, err := w.process("n1").open().Propose(t.Context(), meta.RemoveNode{ID: "n3"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := awaited("n1"); got != "[]" {
+			t.Errorf("a removed node is awaited: %s", got)
+		}
+	})
+}
+
 func TestLeaderIsKilled(t *testing.T) {
 	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
 		for _, name := range w.join {

@@ -81,6 +81,7 @@ type Node struct {
 	into  string           // cluster that admitted the node; "": none
 	was   string           // cluster stored on disk when the store was opened; "": none
 	why   string           // what the node waits for; "": nothing
+	bound []meta.NodeID    // nodes with which this one has bootstrapped its cluster, in this process
 	moved map[meta.NodeID]relocation
 	// others are join addresses of other clusters; not changed, only replaced.
 	others []string
@@ -275,7 +276,34 @@ func (n *Node) gather(ctx context.Context, others []seen) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.word.joined = true
+	for _, s := range others {
+		n.bound = append(n.bound, s.Node)
+	}
 	return true
+}
+
+// Awaited returns the nodes with which a node has bootstrapped its cluster, and which are not
+// registered in the metadata yet. Another process of the node knows none. It may be called at any
+// time.
+func Awaited(n *Node) (out []meta.NodeID) {
+	n.mu.Lock()
+	s, bound := n.store, n.bound
+	n.mu.Unlock()
+	if s == nil || len(bound) == 0 {
+		return nil
+	}
+	v := s.View()
+	for _, id := range bound {
+		if v.Node(id) == nil {
+			out = append(out, id)
+		}
+	}
+	if len(out) == 0 { // the cluster has formed: a node that is removed later is not awaited
+		n.mu.Lock()
+		n.bound = nil
+		n.mu.Unlock()
+	}
+	return out
 }
 
 // join requests admission to the cluster of the members.
@@ -291,7 +319,7 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 		return err
 	}
 	for _, address := range addressesOf(members) {
-		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported()})
+		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported(), Proof: proof})
 		if err = a.err; err == nil {
 			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
 			n.mu.Lock()
