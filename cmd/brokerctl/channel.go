@@ -178,7 +178,7 @@ func newChannelResumeCommand(g *globals) *cobra.Command {
 
 func newChannelEmptyCommand(g *globals) *cobra.Command {
 	warning := func(at target) string {
-		return fmt.Sprintf("emptying channel %s can be undone for a time only (brokerctl channel undo %s)", at, at)
+		return fmt.Sprintf("emptying channel %s can be undone for a limited time only (brokerctl channel undo %s)", at, at)
 	}
 	return g.confirming(warning, g.changing(&cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
@@ -191,7 +191,7 @@ func newChannelDeleteCommand(g *globals) *cobra.Command {
 		if strings.HasSuffix(at.channel, "#ephemeral") {
 			return fmt.Sprintf("deleting channel %s cannot be undone", at)
 		}
-		return fmt.Sprintf("deleting channel %s can be undone for a time only (brokerctl channel restore %s)", at, at)
+		return fmt.Sprintf("deleting channel %s can be undone for a limited time only (brokerctl channel restore %s)", at, at)
 	}
 	return g.confirming(warning, g.changing(&cobra.Command{
 		Use:     "delete TOPIC/CHANNEL",
@@ -292,8 +292,12 @@ func explanation(p *page, e *api.Explanation) {
 	case e.Ready+e.InFlight+e.Deferred == 0:
 		verdict = "has nothing to deliver"
 	}
-	p.line("%s/%s %s: %s ready, %s in flight, %s deferred, the oldest for %s; consumers: %d", e.Topic, e.Channel, verdict,
-		count(e.Ready), count(e.InFlight), count(e.Deferred), age(api.Duration(time.Duration(e.OldestAgeMS)*time.Millisecond)), e.Consumers)
+	oldest := ""
+	if e.OldestAgeMS > 0 {
+		oldest = fmt.Sprintf(", the oldest for %v", age(api.Duration(time.Duration(e.OldestAgeMS)*time.Millisecond)))
+	}
+	p.line("%s/%s %s: %s ready, %s in flight, %s deferred%s; consumers: %d", e.Topic, e.Channel, verdict,
+		count(e.Ready), count(e.InFlight), count(e.Deferred), oldest, e.Consumers)
 	for i, c := range e.Causes {
 		p.line("%2d. %s", i+1, c.What)
 		p.line("    -> %s", c.Do)

@@ -171,8 +171,11 @@ func processDeadLetters(cmd *cobra.Command, g *globals, at target, s letterActio
 		if err == nil {
 			err = cmd.Context().Err()
 		}
+		if err != nil && total.Count == 0 {
+			return err
+		}
 		if err != nil {
-			return fmt.Errorf("%s before: %w", resultText(s, &total), err)
+			return fmt.Errorf("%s, then: %w", resultText(s, &total), err)
 		}
 		total.Count += part.Count
 		total.More, total.Skipped = part.More, part.Skipped

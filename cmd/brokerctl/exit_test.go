@@ -60,7 +60,7 @@ func TestExitCodes(t *testing.T) {
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
 			failure.ExitUsage,
-			"error: deleting topic orders can be undone for a time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
+			"error: deleting topic orders can be undone for a limited time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
 			"partitions by alter", nil,
@@ -235,7 +235,7 @@ func TestDestructiveCommandsAskForTheName(t *testing.T) {
 		if r.exit != tc.exit || !slices.Equal(broker.changes(), tc.changes) {
 			t.Errorf("typed %q: exit %d, asked %q", tc.typed, r.exit, broker.changes())
 		}
-		if !strings.HasPrefix(r.stderr, "deleting topic orders can be undone for a time only (brokerctl topic restore orders). Type the name to confirm: ") {
+		if !strings.HasPrefix(r.stderr, "deleting topic orders can be undone for a limited time only (brokerctl topic restore orders). Type the name to confirm: ") {
 			t.Errorf("the question was %q", r.stderr)
 		}
 	}

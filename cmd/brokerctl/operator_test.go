@@ -442,12 +442,30 @@ func TestMessageIsFoundWithoutItsTopic(t *testing.T) {
 func TestUndoableChangesNameTheUndo(t *testing.T) {
 	b := newFakeBroker(t)
 	for _, x := range [][]string{
-		{"empty", "orders/invoice", "emptying channel orders/invoice can be undone for a time only (brokerctl channel undo orders/invoice)"},
-		{"delete", "orders/invoice", "deleting channel orders/invoice can be undone for a time only (brokerctl channel restore orders/invoice)"},
+		{"empty", "orders/invoice", "emptying channel orders/invoice can be undone for a limited time only (brokerctl channel undo orders/invoice)"},
+		{"delete", "orders/invoice", "deleting channel orders/invoice can be undone for a limited time only (brokerctl channel restore orders/invoice)"},
 		{"delete", "orders/x#ephemeral", "deleting channel orders/x#ephemeral cannot be undone"},
 	} {
 		if r := b.brokerctl(t, "channel", x[0], x[1]); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, x[2]+"; confirmation required") {
 			t.Errorf("%q: exit %d, %q", x, r.exit, r.stderr)
 		}
+	}
+}
+
+// A command that fails before it has done anything does not report what it has done.
+func TestFailedRedriveNamesOnlyTheFailure(t *testing.T) {
+	b := newFakeBroker(t)
+	if r := b.brokerctl(t, "dlq", "redrive", "orders/missing"); r.exit != failure.ExitNotFound || strings.Contains(r.stderr, "dead letter") {
+		t.Errorf("exit %d, %q", r.exit, r.stderr)
+	}
+}
+
+// A channel without messages has no oldest message.
+func TestExplanationOfEmptyChannelHasNoOldestMessage(t *testing.T) {
+	b := newFakeBroker(t)
+	b.set("GET /v1/topics/orders/channels/invoice/explain", api.Explanation{Topic: "orders", Channel: "invoice", Moving: true})
+	r := b.brokerctl(t, "channel", "explain", "orders/invoice")
+	if want := "orders/invoice has nothing to deliver: 0 ready, 0 in flight, 0 deferred; consumers: 0"; !strings.HasPrefix(r.stdout, want) {
+		t.Errorf("exit %d, %q, want %q", r.exit, r.stdout, want)
 	}
 }

@@ -292,7 +292,7 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	if d.incarnation != 0 && !d.purge {
 		return usageError("--incarnation requires --purge")
 	}
-	warning, action := "deleting topic "+name+" can be undone for a time only (brokerctl topic restore "+name+")", "deleted"
+	warning, action := "deleting topic "+name+" can be undone for a limited time only (brokerctl topic restore "+name+")", "deleted"
 	if d.purge {
 		warning, action = "deleting topic "+name+" for good cannot be undone", "purged"
 	}

@@ -141,7 +141,7 @@ func (v messagesAPI) numbering(name string) seq.Numbering {
 	cluster := v.cluster.Load()
 	if cluster == nil {
 		cluster = new(b.Cluster().ClusterID)
-		v.cluster.Store(cluster) // it has the same name for ever
+		v.cluster.Store(cluster) // it has the same name forever
 	}
 	t, err := b.Topic(name)
 	if err != nil {
@@ -288,7 +288,7 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	case len(out.Body) > l.MaxMessage:
 		return out, api.Errorf(failure.TooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
 	case delay < 0 || delay > l.MaxDefer:
-		return out, api.Errorf(failure.Invalid, "delay %v is not between 0s and %v", delay, l.MaxDefer)
+		return out, api.Errorf(failure.Invalid, "delay %v is not between 0s and %v, the limit of the node (max-req-timeout)", delay, l.MaxDefer)
 	case delay > 0:
 		out.Delay = delay
 	}
