@@ -176,3 +176,39 @@ func TestWhoHoldsAMessageAndWhoLeftIsKnownEverywhere(t *testing.T) {
 		t.Errorf("left at %v", left)
 	}
 }
+
+// A message that was requeued for long is in the log as a copy for its channel alone. A restored channel
+// was another one by that measure: the copy was for nobody, and the message was lost.
+func TestRestoredChannelHasLongRequeuedMessages(t *testing.T) {
+	l := newLan(t, func(o *Options) { o.Moves.RequeueInMemory = time.Minute }, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "later")
+	c := l.subscribe("t", "c", 0)
+	if err := c.Requeue(c.takeSome(1)[0].ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	deferred := func() int64 {
+		if s := l.at("n2").Contents.ClusterStats(ctx, "t", "c", false); len(s) > 0 && len(s[0].Channels) > 0 {
+			return s[0].Channels[0].Deferred
+		}
+		return 0
+	}
+	l.eventually("the message is copied", func() bool {
+		return l.at("n1").Host.Lookup("t").Led(0).Part.Log().CommittedEnd() > 1 && deferred() == 1
+	})
+	c.Close()
+	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	again := l.subscribe("t", "c", 0)
+	again.idle() // it is not due
+	l.eventually("the message is known", func() bool { return deferred() == 1 })
+}

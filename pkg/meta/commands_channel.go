@@ -1,9 +1,11 @@
 package meta
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -20,6 +22,9 @@ type CreateChannel struct {
 	Channel     string       `json:"channel"`
 	Order       policy.Order `json:"order,omitempty"`
 	CreatedAt   int64        `json:"created_at"` // ns since 1970
+	// Version is that of a deleted channel with the name, which is restored with the messages that are
+	// addressed to it; 0: the channel is new.
+	Version Incarnation `json:"version,omitempty"`
 
 	Policy policy.Policy `json:"policy,omitzero"`
 	Filter string        `json:"filter,omitempty"` // see Channel.Filter
@@ -52,9 +57,14 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	if len(t.Channels) >= maxChannels {
 		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", failure.LimitReached, maxChannels, c.Topic)
 	}
+	if c.Version != 0 && !slices.ContainsFunc(s.saved, func(v *Saved) bool {
+		return v.of(c.Topic, c.Channel) && v.Incarnation == t.Incarnation && v.Version == c.Version
+	}) {
+		return fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
+	}
 	r.Channel = &Channel{
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
-		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
+		Version: cmp.Or(c.Version, Incarnation(s.index)), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
 	if c.Policy != (policy.Policy{}) { // inherited values keep no consumer from creating a channel
 		if err := checkDeadLetters(t, r.Channel); err != nil {

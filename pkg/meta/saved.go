@@ -31,6 +31,7 @@ type Saved struct {
 	Topic       string           `json:"topic"`
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
+	Version     Incarnation      `json:"version,omitempty"` // of the channel
 	Order       policy.Order     `json:"order,omitempty"`
 	Policy      policy.Policy    `json:"policy,omitzero"`
 	Filter      string           `json:"filter,omitempty"`

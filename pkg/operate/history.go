@@ -134,7 +134,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		At: time.Now().UnixNano(), Verb: m.verb, Topic: m.topic.Name, Incarnation: m.topic.Incarnation, Channel: m.channel, Partitions: saved,
 	}
 	if c := m.topic.Channels[m.channel]; c != nil {
-		v.Order, v.Policy, v.Filter = c.Order, c.Policy, c.Filter
+		v.Order, v.Policy, v.Filter, v.Version = c.Order, c.Policy, c.Filter, c.Version
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
 		return fmt.Errorf("channel %s/%s not moved: cannot save its position: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
@@ -257,7 +257,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 		err = failure.NothingToUndo
 	case is == nil:
 		v := all[i]
-		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter})
+		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter, Version: v.Version})
 	case !replace:
 		err = fmt.Errorf("%w, at %s", failure.ChannelAgain, time.Unix(0, all[i].At).UTC().Format(time.RFC3339))
 	default:

@@ -5,6 +5,11 @@ func historyMistakes() []mistake {
 	here, all := []string{"./pkg/broker"}, []string{"./pkg/meta"}
 	return []mistake{
 		{
+			name: "a restored channel is another one", file: "pkg/operate/history.go",
+			old: "Filter: v.Filter, Version: v.Version})", with: "Filter: v.Filter})",
+			tests: []string{"./pkg/broker"}, run: "TestRestoredChannelHasLongRequeuedMessages",
+		},
+		{
 			name: "history: what consumers finished since a move forward is repeated", file: "pkg/channel/history.go",
 			old: "if target > floor {", with: "if false {", tests: []string{"./pkg/channel"}, run: "TestUndoIsExact",
 		},
