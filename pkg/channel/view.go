@@ -48,6 +48,9 @@ func (s *State) Seek(o seq.Offset) {
 // Floor returns the channel's confirmed position: everything below is finished.
 func (s *State) Floor() seq.Offset { return s.floor }
 
+// Unfinished returns the first offset, from a given one on, that is not finished.
+func Unfinished(s *State, from seq.Offset) seq.Offset { return s.done.NextAbsent(max(from, s.floor)) }
+
 // Cursor returns the offset at which fresh messages start. It is at or above the floor.
 func (s *State) Cursor() seq.Offset { return s.cursor }
 

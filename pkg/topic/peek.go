@@ -30,7 +30,13 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 	now := p.o.Now()
 	from = max(from, p.o.Log.Start())
 	var seen []Seen
-	for o := from; len(seen) < limit && bytes > 0 && o < p.o.Log.CommittedEnd(); {
+	for o := from; len(seen) < limit && bytes > 0; {
+		if c != nil {
+			Look(c, func(s *channel.State) { o = channel.Unfinished(s, o) })
+		}
+		if o >= p.o.Log.CommittedEnd() {
+			break
+		}
 		b, err := r.Batch(o)
 		if err != nil {
 			var below *commitlog.BelowStartError

@@ -518,3 +518,21 @@ func FuzzStandbyReplace(f *testing.F) {
 		}
 	})
 }
+
+// TestRepeatedSnapshotAfterKillUndoesNoAttempts: which snapshot was applied is known after a checkpoint,
+// although no change of the leader follows it.
+func TestRepeatedSnapshotAfterKillUndoesNoAttempts(t *testing.T) {
+	snapshot := told(t, uint64(stampOf(3, 7)), orderedAt(0))
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	if err := errors.Join(s.Replace(snapshot), s.Advance(changeOf("c", 1, 0, 3, 0, 2).Append(nil)), s.Checkpoint()); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpenStandby(t, killed(m))
+	if err := s.Replace(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.known.snapshot().Channels[0].Position.Attempted; len(got) != 1 || got[0] != (channel.Attempt{Offset: 3, Attempts: 2}) {
+		t.Errorf("%v, want 2 attempts of message 3", got)
+	}
+}

@@ -213,5 +213,10 @@ func optionMistakes() []mistake {
 			old: "ordered || !movable(from.c) ||", with: "ordered ||",
 			tests: []string{"./pkg/topic"}, run: "TestMoveHidesNoMessage",
 		},
+		{
+			name: "positions: a follower forgets which snapshot it has applied", file: "pkg/topic/journal.go",
+			old: "j.base, j.end, j.synced, j.stamped = number, 0, 0, 0", with: "j.base, j.end, j.synced = number, 0, 0",
+			tests: []string{"./pkg/topic"}, run: "TestRepeatedSnapshotAfterKillUndoesNoAttempts",
+		},
 	}
 }
