@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +25,7 @@ type Mount struct {
 	trap    atomic.Pointer[trap]
 	broken  atomic.Pointer[error]
 	slow    atomic.Pointer[func() time.Duration]
+	hangs   atomic.Pointer[time.Time] // until then syncs do not return; nil: they do
 	full    atomic.Bool
 }
 
@@ -74,6 +76,10 @@ func (m *Mount) grow(f func() error) error {
 // goroutines call delay.
 func (m *Mount) Slow(delay func() time.Duration) { m.slow.Store(&delay) }
 
+// Hang lets no sync of a log or of the redo journal return for a time, and then lets all return:
+// those in progress, and those that begin meanwhile.
+func (m *Mount) Hang(d time.Duration) { m.hangs.Store(new(time.Now().Add(d))) }
+
 // change makes one change.
 func (m *Mount) change(f func() error) error {
 	n := m.changes.Add(1)
@@ -105,7 +111,7 @@ func (m *Mount) Create(name string) (f vfs.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mountedFile{f, m, isLog(name)}, nil
+	return &mountedFile{f, m, isLog(name), isLog(name) || isJournal(name)}, nil
 }
 
 // OpenReadWrite implements vfs.FS.
@@ -114,10 +120,12 @@ func (m *Mount) OpenReadWrite(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mountedFile{f, m, isLog(name)}, nil
+	return &mountedFile{f, m, isLog(name), isLog(name) || isJournal(name)}, nil
 }
 
 func isLog(name string) bool { return filepath.Ext(name) == ".log" }
+
+func isJournal(name string) bool { return strings.HasPrefix(filepath.Base(name), "journal-") }
 
 // Remove implements vfs.FS.
 func (m *Mount) Remove(name string) error {
@@ -152,8 +160,9 @@ func (m *Mount) OpenVolume(name string) (vfs.Volume, error) {
 // mountedFile is a file that may be written.
 type mountedFile struct {
 	vfs.File
-	m   *Mount
-	log bool
+	m     *Mount
+	log   bool
+	hangs bool // its syncs may hang
 }
 
 // within makes a change up to a position in the file. It needs no room if the file
@@ -184,6 +193,9 @@ func (f *mountedFile) Preallocate(off, n int64) error {
 func (f *mountedFile) SyncData() error {
 	if delay := f.m.slow.Load(); delay != nil && f.log {
 		time.Sleep((*delay)())
+	}
+	if until := f.m.hangs.Load(); until != nil && f.hangs {
+		time.Sleep(time.Until(*until))
 	}
 	return f.m.sync(f.File.SyncData)
 }

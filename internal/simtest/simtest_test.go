@@ -370,3 +370,29 @@ func TestLogSyncTakesTime(t *testing.T) {
 		}
 	})
 }
+
+// TestHungSyncReturnsLate: one of a file that is not hung returns at once, as do other changes.
+func TestHungSyncReturnsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMount(vfs.NewCrashable())
+		for name, want := range map[string]time.Duration{"/a.log": 5 * time.Second, "/journal-0": 5 * time.Second, "/a.index": 0} {
+			f, err := m.Create(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Hang(5 * time.Second)
+			began := time.Now()
+			if _, err := f.WriteAt([]byte("x"), 0); err != nil || time.Since(began) > 0 {
+				t.Fatal(err, time.Since(began))
+			}
+			for range 2 { // the second is after the disk has responded
+				if err := f.SyncData(); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took != want {
+					t.Errorf("%s: %v", name, took)
+				}
+			}
+		}
+	})
+}

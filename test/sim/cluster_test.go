@@ -28,6 +28,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -136,6 +137,7 @@ const (
 type world struct {
 	t         *testing.T
 	rnd       *rand.Rand // of the script
+	hangs     *rand.Rand // how long disks hang
 	plan      plan
 	trace     *simtest.Trace
 	net       *peertest.Network
@@ -196,6 +198,7 @@ type life struct {
 	leave  chan struct{} // closed when it is to stop cleanly
 
 	leaving atomic.Bool
+	silent  atomic.Int64 // for how long the disk has not responded, ns
 
 	mu      sync.RWMutex // guards dead; held for reading while a client is answered
 	dead    bool
@@ -212,7 +215,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if plan.damage = *damageAll || rand.New(rand.NewPCG(seed, 97)).IntN(4) == 0; plan.damage {
 		plan.segment = 4 << 10
 	}
-	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
+	w := &world{t: t, rnd: rnd, hangs: rand.New(rand.NewPCG(seed, 99)), plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // in a file system in memory, if there is one
 	if err != nil {
 		t.Fatal(err)
@@ -377,6 +380,8 @@ func (m *machine) start() {
 
 // run runs a process from its start to its end.
 func (l *life) run(ctx context.Context) {
+	disk := vfs.NewWatch(l.mount)
+	go stall.WatchDisk(ctx, disk, l.watch)
 	node, err := l.openCluster(ctx)
 	if err != nil {
 		l.ends(err)
@@ -385,7 +390,7 @@ func (l *life) run(ctx context.Context) {
 	defer node.Close()
 	l.cluster.Store(node)
 	b, err := broker.Open(ctx, broker.Options{Options: host.Options{
-		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Calls: forward.Caller{Remote: node}, Peers: node.Peers(), Registered: true,
+		Self: meta.NodeID(l.m.host), FS: disk, DataDir: l.m.dir, Meta: node.Store(), Calls: forward.Caller{Remote: node}, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
@@ -409,6 +414,19 @@ func (l *life) run(ctx context.Context) {
 	}
 }
 
+// watch does what a process does while its disk does not respond.
+func (l *life) watch(_ vfs.Op, unanswered time.Duration) bool {
+	stalled := unanswered >= cluster.DefaultDiskTimeout
+	if was := time.Duration(l.silent.Swap(int64(unanswered))); was >= cluster.DefaultDiskTimeout != stalled {
+		l.w.trace.Add("%s: disk stalled: %v", l.m.host, stalled)
+	}
+	if unanswered >= cluster.DefaultDiskTimeout+3*time.Second {
+		l.kill(vfs.Crash{KeepPercent: 100}, "ends because of its disk")
+		return false
+	}
+	return true
+}
+
 func (l *life) openCluster(ctx context.Context) (*cluster.Node, error) {
 	listener, err := l.net.Listen(l.m.host + port)
 	if err != nil {
@@ -421,7 +439,7 @@ func (l *life) openCluster(ctx context.Context) (*cluster.Node, error) {
 	return cluster.Open(ctx, cluster.Options{
 		Self: meta.NodeID(l.m.host), DataDir: l.m.dir, Address: l.m.host + port, Listeners: []net.Listener{listener},
 		LocalAddr: l.m.host, Join: join, Expect: min(3, l.w.plan.nodes), Build: "sim", Network: l.net, FS: l.mount,
-		Node:   meta.Node{BootID: l.m.bootID()},
+		Node: meta.Node{BootID: l.m.bootID()}, DiskSilent: func() time.Duration { return time.Duration(l.silent.Load()) },
 		Store:  func(o *raftstore.Options) { o.ReserveBytes = -1 },
 		Logger: l.logger(slog.LevelWarn),
 	})

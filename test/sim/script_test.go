@@ -199,7 +199,11 @@ func (w *world) fault() {
 			m.rotPositions()
 		}
 		m.start()
-	case l == nil || k < 10: // nothing happens
+	case l == nil || k < 6: // nothing happens
+	case k < 10:
+		d := time.Duration(200+w.hangs.IntN(8000)) * time.Millisecond
+		w.trace.Add("%s's disk hangs for %v", m.host, d)
+		l.mount.Hang(d)
 	case k < 15:
 		m.setClock(w.rnd)
 	case k < 25:
