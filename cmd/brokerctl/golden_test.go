@@ -72,7 +72,7 @@ var goldenCommands = [][]string{
 var otherCommands = []string{
 	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade", "debug bundle",
 	"backup create", "backup list", "backup verify", "backup restore", "backup delete", "backup prune", "snapshot save", "snapshot inspect", "snapshot restore",
-	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "context set", "context use", "context list", "context show", "context validate", "context delete", "user passwd", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
+	"check node", "check cluster", "check raft", "check channel", "check disk", "check cert", "context set", "context use", "context list", "context show", "context validate", "context delete", "user passwd", "message export", "message import", "topic export", "topic import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }
 

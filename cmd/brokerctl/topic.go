@@ -11,16 +11,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/topicfile"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
 func newTopicCommand(g *globals) *cobra.Command {
-	return newGroup("topic", "Manage topics",
+	cmd := newGroup("topic", "Manage topics",
 		newTopicCreateCommand(g), newTopicListCommand(g), newTopicDescribeCommand(g), newTopicAlterCommand(g),
 		newTopicAddPartitionsCommand(g), newTopicPauseCommand(g), newTopicResumeCommand(g),
 		newTopicEmptyCommand(g), newTopicDeleteCommand(g), newTopicRestoreCommand(g))
+	cmd.AddCommand(topicfile.Commands(&topicfile.Host{
+		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout }, Show: g.showAnswer,
+		Usage: func(err error) error { return usageError("%w", err) },
+	})...)
+	return cmd
 }
 
 // configOptions are the settings that a topic can be given at any time. Settings without a flag on

@@ -112,6 +112,7 @@ var floors = map[string]int{
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
 	"internal/settings":  3, // likewise
+	"internal/topicfile": 3, // likewise
 	"internal/backups":   2, // likewise
 	"internal/backupctl": 3, // likewise
 	"internal/snapshots": 2, // likewise
@@ -175,13 +176,13 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
 	"github.com/prometheus/":           {"pkg/metrics"},
-	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/settings", "internal/snapshots"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/settings", "internal/snapshots", "internal/topicfile"},
 	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},
 	"github.com/coreos/go-systemd/":    {"cmd/brokerd"},
 	"github.com/pelletier/go-toml/":    {"internal/config", "cmd/brokerd"}, // nsqd's own file, for the stand-in
-	"go.yaml.in/yaml/":                 {"internal/accessctl", "cmd/brokerctl"},
+	"go.yaml.in/yaml/":                 {"internal/accessctl", "internal/topicfile", "cmd/brokerctl"},
 	"github.com/nsqio/go-nsq":          {"tools/loadgen/"},
 	"github.com/google/go-cmp/":        {"internal/golden"},
 	"go.opentelemetry.io/proto/":       {"pkg/otlp"},

@@ -267,7 +267,7 @@ func (t *topicCopy) channels(ctx context.Context, about *api.Topic) (all []backu
 		if err != nil {
 			return nil, err
 		}
-		settings, err := json.Marshal(settingsOf(ch))
+		settings, err := json.Marshal(channelSettings{Order: ch.Order, Paused: ch.Paused, Filter: ch.Filter, Policy: ch.Settings().Policy})
 		if err != nil {
 			return nil, err
 		}

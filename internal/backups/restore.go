@@ -144,7 +144,7 @@ func (r *restoring) makeTopic(ctx context.Context, dry bool) (t *api.Topic, conf
 	if err := json.Unmarshal(r.t.Config, &config); err != nil {
 		return nil, config, fmt.Errorf("configuration: %w", err)
 	}
-	patch := patchOf(&config)
+	patch := config.Patch()
 	if r.replicas > 0 {
 		patch.Replicas, patch.MinISR = &r.replicas, nil
 	}
@@ -395,4 +395,12 @@ func plan(runs []moved, pending [][2]uint64) (floor uint64, finished [][2]uint64
 		}
 	}
 	return floor, finished
+}
+
+// channelSettings are the settings of a channel in a backup.
+type channelSettings struct {
+	Order  string           `json:"order"`
+	Paused bool             `json:"paused"`
+	Filter string           `json:"filter,omitempty"`
+	Policy *api.PolicyPatch `json:"policy,omitempty"` // the channel's own settings
 }

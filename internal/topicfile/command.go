@@ -1,0 +1,245 @@
+package topicfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/accessctl"
+	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/words"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
+)
+
+// maxFile is the maximum size of a file, in bytes.
+const maxFile = 16 << 20
+
+// Host is the program that contains the commands. Everything is required.
+type Host struct {
+	Client  func() *api.Client
+	Timeout func() time.Duration // of a request
+	Show    func(*cobra.Command, accessctl.Answer) error
+	Usage   func(error) error // marks an error of the command line
+}
+
+// Commands returns the commands, for the group topic.
+func Commands(h *Host) []*cobra.Command {
+	return []*cobra.Command{h.exportCommand(), h.importCommand()}
+}
+
+func (h *Host) exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export [TOPIC]",
+		Short: "Print the settings of topics and their channels, for topic import",
+		Long: `Print the settings of all topics and channels, or of one topic, as YAML, or with -o json as JSON. Settings
+that were left open (the number of replicas, for example) are not in it. Ephemeral topics and channels, messages and
+positions are not exported: see brokerctl backup.`,
+		Example: `  brokerctl topic export > topics.yaml
+  brokerctl topic export orders -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return h.Usage(errors.New("topic export requires at most one TOPIC"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			f, err := h.export(cmd.Context(), names)
+			if err != nil {
+				return err
+			}
+			var out strings.Builder
+			if err := write(&out, f); err != nil {
+				return err
+			}
+			return h.Show(cmd, accessctl.Answer{
+				Object: f, Lines: listing.Lines(f.Topics), Names: listing.Names(f.Topics, func(t Topic) string { return t.Name }),
+				Said: strings.TrimSuffix(out.String(), "\n"), Result: true,
+			})
+		},
+	}
+}
+
+// request runs f with the timeout of a request.
+func (h *Host) request(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout())
+	defer cancel()
+	return f(ctx, h.Client())
+}
+
+func (h *Host) export(ctx context.Context, names []string) (*File, error) {
+	f := &File{Topics: []Topic{}}
+	var all []api.Topic
+	err := h.request(ctx, func(ctx context.Context, c *api.Client) (err error) { all, err = c.Topics(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(t api.Topic) bool { return t.Name == name }) {
+			return nil, api.Errorf(failure.NotFound, "topic %q not found", name)
+		}
+	}
+	for i := range all {
+		t := &all[i]
+		if t.Ephemeral || len(names) > 0 && !slices.Contains(names, t.Name) {
+			continue
+		}
+		var channels []*api.Channel
+		for k := range t.Channels {
+			if t.Channels[k].Ephemeral {
+				continue
+			}
+			ch, err := h.channel(ctx, t.Name, t.Channels[k].Name)
+			if err != nil {
+				return nil, err
+			}
+			if ch != nil {
+				channels = append(channels, ch)
+			}
+		}
+		f.Topics = append(f.Topics, exported(t, channels))
+	}
+	return f, nil
+}
+
+// channel returns a channel; nil: there is none.
+func (h *Host) channel(ctx context.Context, topic, name string) (ch *api.Channel, err error) {
+	err = h.request(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		ch, err = c.Channel(ctx, topic, name)
+		return err
+	})
+	if api.CodeOf(err) == failure.NotFound {
+		return nil, nil //nolint:nilnil // documented
+	}
+	return ch, err
+}
+
+func (h *Host) importCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Create and alter topics and channels as in a file of topic export",
+		Long: `Create the topics and channels of a file, YAML or JSON as topic export prints it, and change the settings that
+differ; - is standard input. A repeated import changes nothing. Settings that the file does not name, and topics and
+channels that are not in it, stay as they are: nothing is deleted. New channels start like those of channel create.
+
+Each change is a request of its own: if one fails, those before it have been made, and repeating the command continues.
+An alteration of replicas adds or removes replicas of a few partitions at a time; repeat the import until no change is
+left.`,
+		Example: `  brokerctl topic import topics.yaml --dry-run
+  brokerctl topic export -c staging | brokerctl topic import - -c prod`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return h.Usage(errors.New("topic import requires a FILE, or - for standard input"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := read(args[0], cmd.InOrStdin())
+			if err != nil {
+				return h.Usage(err)
+			}
+			steps, err := h.plan(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			for i, s := range steps {
+				do := s.do
+				if dryRun {
+					do = s.check
+				}
+				if do == nil {
+					continue
+				}
+				if err := h.request(cmd.Context(), do); err != nil {
+					if dryRun {
+						return fmt.Errorf("%s would be refused: %w", s.Object, err)
+					}
+					return fmt.Errorf("%s: %w (%d of %d changes were made)", s.Object, err, i, len(steps))
+				}
+			}
+			return h.Show(cmd, imported(steps, dryRun))
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be changed")
+	return cmd
+}
+
+func imported(steps []Step, dryRun bool) accessctl.Answer {
+	a := accessctl.Answer{
+		Object: struct {
+			DryRun  bool   `json:"dry_run"`
+			Changes []Step `json:"changes"`
+		}{dryRun, append([]Step{}, steps...)},
+		Lines: listing.Lines(steps), Names: listing.Names(steps, func(s Step) string { return s.Object }), Result: true,
+	}
+	if a.Said = words.Plural(len(steps), "change"); dryRun {
+		a.Said = "dry run: " + a.Said
+	}
+	if len(steps) > 0 {
+		a.Header = []string{"OBJECT", "CHANGE"}
+	}
+	for _, s := range steps {
+		a.Rows = append(a.Rows, []any{s.Object, s.Change})
+	}
+	return a
+}
+
+// read reads a file; - is standard input.
+func read(path string, stdin io.Reader) (*File, error) {
+	from := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(from, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(raw) > maxFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	f, err := parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no file of topic export: %w", path, err)
+	}
+	return f, nil
+}
+
+// plan compares a file with the cluster.
+func (h *Host) plan(ctx context.Context, f *File) ([]Step, error) {
+	now := have{map[string]*api.Topic{}, map[string]*api.Channel{}}
+	for i := range f.Topics {
+		want := &f.Topics[i]
+		var t *api.Topic
+		err := h.request(ctx, func(ctx context.Context, c *api.Client) (err error) { t, err = c.Topic(ctx, want.Name); return err })
+		if api.CodeOf(err) == failure.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		now.topics[want.Name] = t
+		for k := range want.Channels {
+			ch, err := h.channel(ctx, want.Name, want.Channels[k].Name)
+			if err != nil {
+				return nil, err
+			}
+			if ch != nil {
+				now.channels[want.Name+"/"+ch.Name] = ch
+			}
+		}
+	}
+	return planOf(f, now)
+}

@@ -1,0 +1,130 @@
+package topicfile
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// orders is a topic with a channel, as a cluster has it.
+func orders() (*api.Topic, *api.Channel) {
+	return &api.Topic{Name: "orders", Config: api.Config{
+			Partitions: 4, Replicas: 3, AutoReplicas: true, MinISR: 2, AutoMinISR: true, Sync: api.SyncAlways, Retention: api.Duration(72 * time.Hour), OnFull: api.OnFullReject, Trace: api.TraceOff,
+			ChannelPolicy: &api.PolicyPatch{MaxAttempts: new(7)},
+		}},
+		&api.Channel{Topic: "orders", Name: "bill", Order: "none", Filter: `app.kind == "a"`, Policy: api.Policy{MaxAttempts: 10, OnExhausted: "drop", Rate: 5, Own: []string{"max_attempts", "on_exhausted"}}}
+}
+
+func changes(t *testing.T, f *File, now have) (all []string) {
+	t.Helper()
+	steps, err := planOf(f, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		all = append(all, s.Object+" "+s.Change)
+	}
+	return all
+}
+
+func parsed(t *testing.T, text string) *File {
+	t.Helper()
+	f, err := parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestExportedFileChangesNothing: what is exported, written and read is what the cluster has.
+func TestExportedFileChangesNothing(t *testing.T) {
+	topic, channel := orders()
+	topic.Paused = true
+	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	var text bytes.Buffer
+	if err := write(&text, &File{Topics: []Topic{exported(topic, []*api.Channel{channel})}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := changes(t, parsed(t, text.String()), now); len(got) > 0 {
+		t.Errorf("%q in\n%s", got, text.String())
+	}
+	for _, open := range []string{"replicas", "min_isr", "rate"} {
+		if strings.Contains(text.String(), open+":") {
+			t.Errorf("%s was left open, and is in\n%s", open, text.String())
+		}
+	}
+	want := []string{
+		"orders create topic: channel_policy.max_attempts: 7, ext: false, key_from: \"\", max_bytes: 0, max_message_bytes: 0, on_full: reject, ordered: false, partitions: 4, retention: 72h0m0s, retention_bytes: 0, retention_trash: 0s, sync: always, ttl: 0s",
+		"orders pause",
+		"orders/bill create channel: filter: app.kind == \"a\", order: none, policy.max_attempts: 10, policy.on_exhausted: drop",
+	}
+	if diff := cmp.Diff(want, changes(t, parsed(t, text.String()), have{})); diff != "" {
+		t.Errorf("in an empty cluster (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyDifferencesAreChanged(t *testing.T) {
+	topic, channel := orders()
+	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	for text, want := range map[string][]string{
+		`{"topics":[{"name":"orders"}]}`:                                                                                  nil,
+		`{"topics":[{"name":"orders","config":{"retention_ms":259200000}}]}`:                                              nil,
+		`{"topics":[{"name":"orders","config":{"retention":"3d"}}]}`:                                                      nil,
+		`{"topics":[{"name":"orders","config":{"retention":"1h","sync":"always"}}]}`:                                      {"orders retention: 72h0m0s -> 1h0m0s"},
+		`{"topics":[{"name":"orders","config":{"retention_ms":1000}}]}`:                                                   {"orders retention: 72h0m0s -> 1s"},
+		`{"topics":[{"name":"orders","config":{"replicas":2}}]}`:                                                          {"orders replicas: 2"},
+		`{"topics":[{"name":"orders","config":{"partitions":6,"max_bytes":1024}}]}`:                                       {"orders partitions: 4 -> 6", "orders max_bytes: 0 -> 1024"},
+		`{"topics":[{"name":"orders","config":{"channel_policy":{"rate":3}}}]}`:                                           {"orders channel_policy.rate: 3"},
+		`{"topics":[{"name":"orders","paused":true,"channels":[{"name":"bill"}]}]}`:                                       {"orders pause"},
+		`{"topics":[{"name":"orders","channels":[{"name":"bill","paused":true}]}]}`:                                       {"orders/bill pause"},
+		`{"topics":[{"name":"orders","channels":[{"name":"bill","filter":""}]}]}`:                                         {`orders/bill filter: app.kind == "a" -> ""`},
+		`{"topics":[{"name":"orders","channels":[{"name":"bill","policy":{"max_attempts":10,"on_exhausted":"block"}}]}]}`: {"orders/bill policy.on_exhausted: drop -> block"},
+		`{"topics":[{"name":"orders","channels":[{"name":"new"}]}]}`:                                                      {"orders/new create channel: default settings"},
+	} {
+		if diff := cmp.Diff(want, changes(t, parsed(t, text), now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+	f := parsed(t, `{"topics":[{"name":"a","channels":[{"name":"c"}]},{"name":"b"}]}`)
+	if got := changes(t, f, have{}); len(got) != 3 || !strings.HasPrefix(got[2], "a/c ") {
+		t.Errorf("channels before topics: %q", got)
+	}
+}
+
+func TestImpossibleChangesAreRefused(t *testing.T) {
+	topic, channel := orders()
+	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	for config, want := range map[string]string{
+		`{"ordered":true}`: "topic orders: ordered is false and cannot become true",
+		`{"ext":true}`:     "topic orders: ext is false and cannot become true",
+		`{"partitions":2}`: "topic orders: it has 4 partitions and cannot have 2",
+	} {
+		f := parsed(t, `{"topics":[{"name":"new"},{"name":"orders","config":`+config+`}]}`)
+		if steps, err := planOf(f, now); err == nil || !strings.Contains(err.Error(), want) || steps != nil {
+			t.Errorf("%s: %v, %v", config, steps, err)
+		}
+	}
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "no topics",
+		"topics: []":                     "no topics",
+		"topic: []":                      `unknown field "topic"`,
+		"topics: [{name: a, x: 1}]":      `unknown field "x"`,
+		"topics: [{name: a}, {name: a}]": "that of another one",
+		"topics: [{config: {}}]":         "has no name",
+		"topics: [{name: a, channels: [{name: c}, {name: c}]}]": "that of another one",
+		"topics: [{name: a, config: {retention: soon}}]":        "soon",
+		"topics: {": "yaml",
+	} {
+		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
