@@ -69,8 +69,8 @@ type Broker struct {
 	Recorder  *operate.Recorder    // what operators did
 	Calls     *Calls               // answers other nodes
 
-	stop      context.CancelCauseFunc // ends the work that calls does by itself
-	running   sync.WaitGroup          // the work that calls does by itself
+	stop      context.CancelCauseFunc // ends the work that calls does on its own goroutines
+	running   sync.WaitGroup          // the work that calls does on its own goroutines
 	closeOnce sync.Once
 	closeErr  error
 }

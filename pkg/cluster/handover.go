@@ -120,7 +120,7 @@ func askOf(s *meta.State, e meta.Election) ask {
 }
 
 // transferTries bounds for how long leaders are asked again. A leader that always refuses for what should be
-// over in a moment, or that does not answer, would otherwise keep a leadership for ever that it must
+// over in a moment, or that does not answer, would otherwise keep a leadership forever that it must
 // give up, and a drain would never end. The zero value is ready for use by many goroutines.
 type transferTries struct {
 	mu     sync.Mutex // guards failed

@@ -26,7 +26,7 @@ const (
 	maxRequests     = 1024                   // of those, at a time
 	watchEvery      = 400 * time.Millisecond
 	transferTimeout = 2 * time.Second // for another node to take over the controller role
-	yieldAgain      = time.Second     // after a transfer in vain because of a stalled disk
+	yieldAgain      = time.Second     // after a transfer that had no effect because of a stalled disk
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
 	handoverLimit   = 64 // leaders asked at a time

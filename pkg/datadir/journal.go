@@ -93,7 +93,7 @@ func (d Dir) Replay() error {
 }
 
 // isSegment reports whether a file has messages of a replica: a kept journal is replayed to it later,
-// if that fits. Other files of a replica are written anew, and have no use for what they had.
+// if that fits. Other files of a replica are written again as a whole, and have no use for what they had.
 func (d Dir) isSegment(path string) bool {
 	return d.partitionOf(path) != "" && filepath.Ext(path) == segmenthead.Suffix
 }

@@ -32,7 +32,7 @@ type letterHeader struct {
 }
 
 // mostTimes is how often a message becomes a dead letter, unless it is redriven. The dead-letter topics of
-// some channels may form a cycle, in which a message that always fails would go round for ever.
+// some channels may form a cycle, in which a message that always fails would circulate forever.
 const mostTimes = 16
 
 // errNotDeadLetter is returned for a message without an Origin.

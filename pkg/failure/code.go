@@ -51,8 +51,8 @@ const (
 // codes is the row of each code: its HTTP status, 0 where no broker answers it; its exit code; and
 // whether the same request may succeed later, or at another node.
 var codes = map[Code]struct {
-	status int
-	exit   int
+	status    int
+	exit      int
 	retryable bool
 }{
 	Invalid:         {http.StatusBadRequest, ExitUsage, false},

@@ -75,7 +75,7 @@ func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition,
 }
 
 // AlterTopic changes the settings of a topic's configuration that differ between Was, which the
-// proposer has seen, and Will. Others keep what somebody else has set meanwhile. Partitions have
+// proposer has seen, and Will. Others keep what another command has set meanwhile. Partitions have
 // their own command. A changed number of replicas is no longer open, unless Will opens it; likewise
 // MinISR. Replicas is the number per partition; existing replicas stay until they are reassigned.
 type AlterTopic struct {

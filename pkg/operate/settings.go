@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// maxLogLevelFor is the longest time after which a changed log level ends by itself.
+// maxLogLevelFor is the longest time after which a changed log level ends automatically.
 const maxLogLevelFor = 24 * time.Hour
 
 // logLevels are the names of log levels.

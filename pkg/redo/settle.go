@@ -113,7 +113,7 @@ func (v *volume) begin(tasks *sync.WaitGroup) <-chan error {
 	return result
 }
 
-// While the process has no descriptor for a file the journal waits, but not for ever: another process has all.
+// While the process has no descriptor for a file the journal waits, but not forever: another process has all.
 const (
 	filesFor   = time.Minute
 	filesPause = 10 * time.Millisecond

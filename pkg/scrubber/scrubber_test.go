@@ -28,7 +28,7 @@ type copied struct {
 }
 
 func (c *copied) Log() *commitlog.Log { return c.log }
-func (c *copied) MarkDamaged(error)         { c.spoiled++ }
+func (c *copied) MarkDamaged(error)   { c.spoiled++ }
 
 func open(t *testing.T, fs vfs.FS, dir string) *copied {
 	t.Helper()

@@ -88,7 +88,7 @@ func (w *writer) run(ctx context.Context) {
 	defer w.releaseBuffer()
 	w.timer = time.NewTimer(w.untilBeat(time.Now()))
 	defer w.timer.Stop()
-	w.mu.Lock() // and for ever, once it has ended
+	w.mu.Lock() // and forever, once it has ended
 	for {
 		busy, over, err := w.turn(ctx)
 		if err != nil {

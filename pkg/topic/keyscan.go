@@ -46,7 +46,7 @@ func (x *keyScan) unreadLocked(c *Channel) bool {
 // learn reads keys for the channel: of the next messages if fewer than wanted are deliverable, and
 // of further ones while there is none, up to most windows. Ready messages do not wait for all that.
 // A consumer that wants none only asks whether there is something: unread keys would otherwise wake
-// it again at once, for ever. learn wakes consumers for what it finds, and returns how many windows
+// it again at once, forever. learn wakes consumers for what it finds, and returns how many windows
 // it read. For a channel that does not order by key it only checks one flag.
 func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) {
 	if !x.on.Load() {

@@ -103,7 +103,7 @@ func directMistakes() []mistake {
 		},
 		{
 			name: "threads: an answer is written while the writer writes", file: "pkg/server/writer.go",
-			old: "\tw.mu.Lock() // and for ever, once it has ended\n", with: "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n",
+			old: "\tw.mu.Lock() // and forever, once it has ended\n", with: "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n",
 			tests: []string{"./pkg/server"}, run: "Writer|Directly",
 		},
 		{

@@ -31,13 +31,13 @@ type LogLevel struct {
 	Node       string     `json:"node"`
 	Level      string     `json:"level"`
 	Configured string     `json:"configured"`      // applies after Until, a restart, or a reload of the configuration
-	Until      *time.Time `json:"until,omitempty"` // nil: Level does not end by itself
+	Until      *time.Time `json:"until,omitempty"` // nil: Level does not end automatically
 }
 
 // SetLogLevel is a request to change the log level of a node.
 type SetLogLevel struct {
 	Level string `json:"level"`
-	ForMS int64  `json:"for_ms,omitempty"` // afterwards the configured level applies again; 0: it does not end by itself
+	ForMS int64  `json:"for_ms,omitempty"` // afterwards the configured level applies again; 0: it does not end automatically
 }
 
 // settingsClient are the requests about settings of nodes.

@@ -41,7 +41,7 @@ func (s *Store) key(name string) string {
 	return s.prefix + "/" + name
 }
 
-// locate makes the client find out the region of the bucket, which it does not try twice by itself.
+// locate makes the client find out the region of the bucket, which it does not retry.
 func (s *Store) locate(ctx context.Context) error {
 	if s.region != "" || s.located.Load() {
 		return nil
@@ -244,7 +244,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 }
 
 // Tidy aborts uploads in parts, whose parts are stored and paid for until then. Some services do
-// not list them: they abort them by themselves. Other programs may use the bucket, too.
+// not list them: they abort them automatically. Other programs may use the bucket, too.
 func (s *Store) Tidy(ctx context.Context, before time.Time) error {
 	if err := s.locate(ctx); err != nil {
 		return err
