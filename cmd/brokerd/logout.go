@@ -16,8 +16,8 @@ const (
 	logWaiting = 1 << 20
 	// logAtOnce is the size up to which a pipe that can be written takes a line at once (PIPE_BUF).
 	logAtOnce = 4096
-	// logPatience limits how long a process that ends waits for its last lines to be written.
-	logPatience = time.Second
+	// logFlushTimeout limits how long a process that ends waits for its last lines to be written.
+	logFlushTimeout = time.Second
 )
 
 // logOut writes log lines, one with each Write, to a file that may stop taking them: a pipe whose
@@ -106,7 +106,7 @@ func (l *logOut) next() (line []byte, dropped int) {
 	return line, 0
 }
 
-// flush waits until no line waits, for at most logPatience.
+// flush waits until no line waits, for at most logFlushTimeout.
 func (l *logOut) flush() {
 	l.mu.Lock()
 	idle := l.idle
@@ -116,6 +116,6 @@ func (l *logOut) flush() {
 	}
 	select {
 	case <-idle:
-	case <-time.After(logPatience):
+	case <-time.After(logFlushTimeout):
 	}
 }

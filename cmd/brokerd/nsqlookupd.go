@@ -158,9 +158,9 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	err = waitForStop(signals, failed)
 	notify(daemon.SdNotifyStopping)
 	stop()
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupStopTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupStopTimeout)
 	defer cancel()
-	if web.Shutdown(patience) != nil {
+	if web.Shutdown(bounded) != nil {
 		web.Close()
 	}
 	serving.Wait()

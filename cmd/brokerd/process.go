@@ -303,9 +303,9 @@ func (p *process) reload(n brokerNode) {
 func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error {
 	notify(daemon.SdNotifyStopping, status("draining"))
 	if clean {
-		patience := p.loaded.Options.Process.DrainTimeout
-		p.log.Info("draining", "timeout", patience)
-		drain, cancel := context.WithTimeout(hurry, patience)
+		timeout := p.loaded.Options.Process.DrainTimeout
+		p.log.Info("draining", "timeout", timeout)
+		drain, cancel := context.WithTimeout(hurry, timeout)
 		if err := n.Drain(drain); err != nil {
 			p.log.Warn("drain incomplete: no acknowledged message is lost; partitions that were not transferred get a leader from the nodes that remain, or at the next start if all stop at once", "error", err)
 		}

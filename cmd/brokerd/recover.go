@@ -22,8 +22,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// answerPatience is the timeout for a node that recover would give up.
-const answerPatience = time.Second
+// answerTimeout is the timeout for a node that recover would give up.
+const answerTimeout = time.Second
 
 // recoverOptions are the options of `recover`.
 type recoverOptions struct {
@@ -207,7 +207,7 @@ func refuseIfAnswered(others []raftstore.Member, assumeDead []string) error {
 			continue
 		}
 		asking.Go(func() {
-			conn, err := net.DialTimeout("tcp", m.Address, answerPatience)
+			conn, err := net.DialTimeout("tcp", m.Address, answerTimeout)
 			if err != nil {
 				return
 			}

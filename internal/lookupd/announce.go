@@ -21,7 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 )
 
-// Rhythm and patience of an Announcer.
+// Intervals and timeouts of an Announcer.
 const (
 	pingInterval = 15 * time.Second
 	firstRetry   = time.Second
@@ -47,7 +47,7 @@ type Announcer struct {
 	catalog Catalog
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	client  *http.Client
-	patient time.Duration
+	timeout time.Duration
 	log     *slog.Logger
 
 	mu        sync.Mutex // guards addresses, wake and daemons
@@ -81,7 +81,7 @@ func NewAnnouncer(o AnnouncerOptions) *Announcer {
 			Version: o.Node.Version, TCPPort: o.Node.TCPPort, HTTPPort: o.Node.HTTPPort, Hostname: o.Node.Hostname,
 			BroadcastAddress: o.Node.BroadcastAddress, TopologyZone: o.Node.TopologyZone, TopologyRegion: o.Node.TopologyRegion,
 		},
-		catalog: o.Catalog, dial: dial, patient: timeout, log: o.Log,
+		catalog: o.Catalog, dial: dial, timeout: timeout, log: o.Log,
 		client:    &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 		addresses: slices.Clone(o.Addresses), wake: make(chan struct{}), daemons: map[string]Self{},
 	}
@@ -171,7 +171,7 @@ func (a *Announcer) announce(ctx context.Context, address string) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	d := &daemon{conn: conn, r: bufio.NewReader(conn), patient: a.patient}
+	d := &daemon{conn: conn, r: bufio.NewReader(conn), timeout: a.timeout}
 	self, err := d.introduce(a.node)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (a *Announcer) channelsAt(ctx context.Context, address, topic string) ([]st
 type daemon struct {
 	conn    net.Conn
 	r       *bufio.Reader
-	patient time.Duration
+	timeout time.Duration
 	told    map[registration]struct{}
 }
 
@@ -292,7 +292,7 @@ func (d *daemon) ask(command string) error {
 }
 
 func (d *daemon) exchange(command string) ([]byte, error) {
-	if err := d.conn.SetDeadline(time.Now().Add(d.patient)); err != nil {
+	if err := d.conn.SetDeadline(time.Now().Add(d.timeout)); err != nil {
 		return nil, err
 	}
 	if _, err := d.conn.Write([]byte(command)); err != nil {

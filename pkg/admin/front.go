@@ -14,10 +14,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
-// startPatience is how long a request waits for a starting node before it is answered with an
+// startTimeout is how long a request waits for a starting node before it is answered with an
 // error. A node that does not wait for others starts faster, so programs that wait for the first
 // response to a ping find it ready.
-const startPatience = time.Second
+const startTimeout = time.Second
 
 // Front answers requests from the moment the sockets are bound: the node is alive and not ready,
 // until Open provides the handler. With Wait it also reports what the node waits for. It is safe
@@ -39,7 +39,7 @@ func (f *Front) Wait(of v1.Waiting) {
 	f.waiting.Store(&waiting{of, v1.NewWaiting(of), time.Now()})
 }
 
-// await returns the handler once there is one, or nil after startPatience or the end of ctx.
+// await returns the handler once there is one, or nil after startTimeout or the end of ctx.
 func (f *Front) await(ctx context.Context) *http.Handler {
 	opened := f.opened.Wait()
 	if h := f.open.Load(); h != nil {
@@ -47,7 +47,7 @@ func (f *Front) await(ctx context.Context) *http.Handler {
 	}
 	select {
 	case <-opened:
-	case <-time.After(startPatience):
+	case <-time.After(startTimeout):
 	case <-ctx.Done():
 	}
 	return f.open.Load()
@@ -100,7 +100,7 @@ func (w *waiting) serves(r *http.Request) bool {
 // answersAtOnce reports whether to answer a request now: the node has been waiting for
 // so long that the request need not wait, too.
 func (w *waiting) answersAtOnce(r *http.Request, now time.Time) bool {
-	return w.serves(r) && now.Sub(w.since) >= startPatience
+	return w.serves(r) && now.Sub(w.since) >= startTimeout
 }
 
 // reasons returns why the node does not serve: at least one.

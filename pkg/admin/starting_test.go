@@ -33,9 +33,9 @@ func TestFrontAnswersBeforeNodeIsOpen(t *testing.T) {
 			{"/livez", 200, 0},
 			{"/readyz", 503, 0},
 			{"/startupz", 503, 0},
-			{"/ping", 200, startPatience},
-			{"/v1/topics", 503, startPatience},
-			{"/pub?topic=t", 503, startPatience},
+			{"/ping", 200, startTimeout},
+			{"/v1/topics", 503, startTimeout},
+			{"/pub?topic=t", 503, startTimeout},
 		} {
 			code, body, took := get(test.path)
 			if code != test.want || took != test.wait {
@@ -81,7 +81,7 @@ func TestWaitingNodeAnswersOperator(t *testing.T) {
 			f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 			return w.Code, w.Body.String(), time.Since(began)
 		}
-		if _, _, took := get("/v1/cluster"); took != startPatience {
+		if _, _, took := get("/v1/cluster"); took != startTimeout {
 			t.Errorf("a node that has only just started is waited for %v", took)
 		}
 		for _, test := range []struct {
@@ -97,8 +97,8 @@ func TestWaitingNodeAnswersOperator(t *testing.T) {
 			{"/v1/cluster/raft", 200, `"tolerance":-1`, 0},
 			{"/v1/nodes", 200, `"silent":true`, 0},
 			{"/v1/partitions", 200, `"topic":"t"`, 0},
-			{"/v1/topics", 503, "no answer from n2", startPatience},
-			{"/pub?topic=t", 503, "no answer from n2", startPatience},
+			{"/v1/topics", 503, "no answer from n2", startTimeout},
+			{"/pub?topic=t", 503, "no answer from n2", startTimeout},
 		} {
 			code, body, took := get(test.path)
 			if code != test.code || took != test.wait || !strings.Contains(body, test.want) {
@@ -139,10 +139,10 @@ func TestPingDuringStartIsAnsweredByNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Front
 		began := time.Now()
-		time.AfterFunc(startPatience/2, func() { f.Open(http.HandlerFunc(teapot)) })
+		time.AfterFunc(startTimeout/2, func() { f.Open(http.HandlerFunc(teapot)) })
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ping", nil))
-		if took := time.Since(began); w.Code != http.StatusTeapot || took != startPatience/2 {
+		if took := time.Since(began); w.Code != http.StatusTeapot || took != startTimeout/2 {
 			t.Errorf("%d after %v", w.Code, took)
 		}
 	})

@@ -197,13 +197,13 @@ func TestUnservableClientIsDisconnected(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for end := began.Add(2 * consume.OrphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
+		for end := began.Add(2 * consume.OrphanTimeout); c.ended.Load() == nil && time.Now().Before(end); {
 			<-c.woken
 			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := c.ended.Load(); err == nil || !errors.Is(*err, consume.ErrNoSource) || time.Since(began) < consume.OrphanPatience {
+		if err := c.ended.Load(); err == nil || !errors.Is(*err, consume.ErrNoSource) || time.Since(began) < consume.OrphanTimeout {
 			t.Errorf("told %v after %v", err, time.Since(began))
 		}
 	})

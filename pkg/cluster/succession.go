@@ -45,7 +45,7 @@ const (
 // leader, it is this node's timeout for a leader, which is longer if the node itself runs late.
 func (s suspicion) unheard(store *raftstore.Store) time.Duration {
 	if s == silent {
-		return store.Members().Patience()
+		return store.Members().LeaderTimeout()
 	}
 	return quiet
 }
@@ -103,7 +103,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		if !beat.Pause(ctx, quiet) || replaced(store, dead) {
 			return
 		}
-		look, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
+		look, cancel := context.WithTimeout(ctx, max(quiet, store.Members().LeaderTimeout()/looks))
 		_, err := s.transport.Ping(look, address)
 		cancel()
 		if !why.confirmed(err) {
@@ -139,7 +139,7 @@ type voter struct {
 // place asks the other voters. It returns whether a majority has not heard from the leader, and this
 // node's rank among them.
 func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) (place int, agreed bool) {
-	ctx, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
+	ctx, cancel := context.WithTimeout(ctx, max(quiet, store.Members().LeaderTimeout()/looks))
 	defer cancel()
 	var mu sync.Mutex // guards silent
 	var silent []voter

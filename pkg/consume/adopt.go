@@ -23,8 +23,8 @@ const (
 	// had consumers.
 	adoptInterval = time.Second
 	adoptCalm     = 3 * time.Second
-	// OrphanPatience is how long a consumer without any source stays connected.
-	OrphanPatience = 10 * time.Second
+	// OrphanTimeout is how long a consumer without any source stays connected.
+	OrphanTimeout = 10 * time.Second
 	// adoptPause is the shortest time between two checks.
 	adoptPause = 50 * time.Millisecond
 	// answerTimeout bounds one node's answer; adoptAtOnce is how many consumers are placed at a
@@ -243,7 +243,7 @@ func (a *adopter) place(ctx context.Context) {
 		case s.Sources.Load().Live() > 0:
 		case !ok:
 			a.orphans[s] = now
-		case now.Sub(since) < OrphanPatience:
+		case now.Sub(since) < OrphanTimeout:
 			a.orphans[s] = since
 		default:
 			s.ask.Client.Disconnect(ErrNoSource)
@@ -310,9 +310,9 @@ func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[
 		return
 	}
 	now := time.Now()
-	patience := adoptAfter
+	wait := adoptAfter
 	if !slices.ContainsFunc(k.subs, func(s *Subscription) bool { return len(s.Sources.Load().local) > 0 }) {
-		patience = 0
+		wait = 0
 	}
 	adopt := map[meta.NodeID][]int{}
 	for i := range t.Partitions {
@@ -330,7 +330,7 @@ func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[
 			if k.lonely[i].IsZero() {
 				k.lonely[i] = now
 			}
-			if now.Sub(k.lonely[i]) >= patience {
+			if now.Sub(k.lonely[i]) >= wait {
 				adopt[t.Partitions[i].Leader] = append(adopt[t.Partitions[i].Leader], i)
 			}
 		}

@@ -38,7 +38,7 @@ func (d *direct) write(data []byte) int {
 	// An earlier write's deadline that has passed would make this write fail, although it does not
 	// wait.
 	l := d.link
-	if now := time.Now(); l.patience.Sub(now) > l.options.WriteTimeout/2 || l.setPatience(now) == nil {
+	if now := time.Now(); l.writeDeadline.Sub(now) > l.options.WriteTimeout/2 || l.extendWriteDeadline(now) == nil {
 		_ = d.raw.Write(d.once)
 	}
 	d.data = nil

@@ -47,7 +47,7 @@ type link struct {
 	quiet      int       // ticks since then; used by the writer
 	deadline   time.Time // for reading; used by the reader
 
-	patience time.Time // deadline for writing, as the socket knows it; used by the writer, or by the caller in its place
+	writeDeadline time.Time // deadline for writing, as the socket knows it; used by the writer, or by the caller in its place
 
 	group  net.Buffers // of one write; used by the writer
 	vector net.Buffers // what the write consumes; used by the writer
@@ -309,10 +309,10 @@ func (l *link) send(out *load) error {
 	return l.flush()
 }
 
-// setPatience sets how long a write that begins now may take.
-func (l *link) setPatience(now time.Time) error {
-	l.patience = now.Add(l.options.WriteTimeout)
-	return l.conn.SetWriteDeadline(l.patience)
+// extendWriteDeadline sets how long a write that begins now may take.
+func (l *link) extendWriteDeadline(now time.Time) error {
+	l.writeDeadline = now.Add(l.options.WriteTimeout)
+	return l.conn.SetWriteDeadline(l.writeDeadline)
 }
 
 // flush writes the group, in one system call if the connection supports it.
@@ -320,7 +320,7 @@ func (l *link) flush() error {
 	if len(l.group) == 0 {
 		return nil
 	}
-	_ = l.setPatience(time.Now()) // the write returns the error
+	_ = l.extendWriteDeadline(time.Now()) // the write returns the error
 	l.vector = l.group
 	n, err := l.vector.WriteTo(l.conn)
 	l.count.sent.Add(uint64(n))

@@ -25,10 +25,10 @@ type frameMemory struct {
 	used int
 }
 
-// reserve reserves n bytes when they are free or no frame has any, and fails after patience. A
+// reserve reserves n bytes when they are free or no frame has any, and fails after timeout. A
 // frame reserves all that it will need at once, so that no two frames wait for each other.
-func (m *frameMemory) reserve(n int, patience time.Duration) error {
-	timer := time.NewTimer(patience)
+func (m *frameMemory) reserve(n int, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		freed := m.freed.Wait()

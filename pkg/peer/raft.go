@@ -68,10 +68,10 @@ func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address strin
 	return conn, answer, nil
 }
 
-// offer waits for patience until a caller accepts the connection. If none does, it closes the
+// offer waits for timeout until a caller accepts the connection. If none does, it closes the
 // connection.
-func (l *raftListener) offer(conn net.Conn, patience time.Duration) {
-	timer := time.NewTimer(patience)
+func (l *raftListener) offer(conn net.Conn, timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case l.conns <- conn:

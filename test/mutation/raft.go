@@ -34,7 +34,7 @@ func raftMistakes() []mistake {
 		},
 		{
 			name: "raft: a pipeline that is stuck stays so", file: "pkg/meta/raftstore/transport.go",
-			old: "stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })\n\tdefer stuck.Stop()\n", with: "", tests: store, run: "Stuck",
+			old: "stuck := time.AfterFunc(p.acceptTimeout, func() { _ = p.Close() })\n\tdefer stuck.Stop()\n", with: "", tests: store, run: "Stuck",
 		},
 		{
 			name: "raft: the backoff of a member that is back is waited for", file: "pkg/meta/raftstore/transport.go",

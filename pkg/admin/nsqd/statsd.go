@@ -18,7 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
-// statsdDial is the patience with finding a statsd.
+// statsdDial limits how long the address of a statsd server is looked up.
 const statsdDial = time.Second
 
 // StatsdOptions define the statistics pushed to statsd, and the address.

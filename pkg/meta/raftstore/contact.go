@@ -103,9 +103,9 @@ func (m *moment) advance(at time.Time) {
 	}
 }
 
-// contactPatience bounds how long a node waits for committed commands to be applied before it asks
+// contactTimeout bounds how long a node waits for committed commands to be applied before it asks
 // the leader again.
-const contactPatience = time.Second
+const contactTimeout = time.Second
 
 // keep asks for the confirmation of a majority periodically while this node leads, and asks the
 // leader while it does not, until Close. A leader's requests go to all nodes at one moment, and are
@@ -147,7 +147,7 @@ func (s contacts) keep() {
 // renew determines the time up to which this node has applied everything. It gives up when the
 // leader changes: what it waits for may never be committed.
 func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
-	ctx, cancel := context.WithTimeout(ctx, contactPatience)
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
 	s.of.work.Go(func() {
 		defer cancel()

@@ -35,7 +35,7 @@ const (
 	pooledConns          = 3   // kept open to each node
 	rpcTimeoutHeartbeats = 4   // heartbeat timeouts after which a silent connection is closed
 	heartbeatsPerTimeout = 5   // number of heartbeats that a leader sends to each node
-	leaderPatience       = 2   // heartbeat timeouts in one of a leader's configuration: see Options.pace
+	leaderTimeouts       = 2   // heartbeat timeouts in one of a leader's configuration: see Options.pace
 	retriesPerHeartbeat  = 10  // retries of a command that found no leader
 	recentResults        = 256 // kept for commands that were forwarded to the leader
 )

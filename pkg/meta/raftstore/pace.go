@@ -87,7 +87,7 @@ func (s contacts) pace() {
 	c := was
 	c.HeartbeatTimeout, c.ElectionTimeout = s.of.opts.HeartbeatTimeout, s.of.opts.ElectionTimeout
 	if s.of.raft.State() == raft.Leader {
-		c.HeartbeatTimeout *= leaderPatience
+		c.HeartbeatTimeout *= leaderTimeouts
 		c.ElectionTimeout = max(c.ElectionTimeout, c.HeartbeatTimeout)
 	} else {
 		factor := time.Duration(stretch(s.of.opts.HeartbeatTimeout, s.of.late.usual(time.Now())))
@@ -102,9 +102,9 @@ func (s contacts) pace() {
 	}
 }
 
-// Patience returns how long this node waits for an unresponsive leader, depending on its own
+// LeaderTimeout returns how long this node waits for an unresponsive leader, depending on its own
 // lateness.
-func (m Members) Patience() time.Duration {
+func (m Members) LeaderTimeout() time.Duration {
 	o := &m.s.opts
 	return o.HeartbeatTimeout * time.Duration(stretch(o.HeartbeatTimeout, m.s.late.usual(time.Now())))
 }

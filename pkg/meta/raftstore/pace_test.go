@@ -67,7 +67,7 @@ func TestLateNodeWaitsLonger(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, id := range c.ids() {
 			s := c.store(id)
-			if got := s.Members().Patience(); got != 4*DefaultHeartbeatTimeout {
+			if got := s.Members().LeaderTimeout(); got != 4*DefaultHeartbeatTimeout {
 				t.Errorf("%s waits for %v", id, got)
 			}
 			if s != leader && s.raft.ReloadableConfig().HeartbeatTimeout != 4*DefaultHeartbeatTimeout {
@@ -94,7 +94,7 @@ func TestLateNodeWaitsLonger(t *testing.T) {
 			t.Errorf("%d changes of the leader after %d", got, before[now])
 		}
 		time.Sleep(3 * latenessWindow)
-		if got := now.Members().Patience(); got != DefaultHeartbeatTimeout {
+		if got := now.Members().LeaderTimeout(); got != DefaultHeartbeatTimeout {
 			t.Errorf("long after, it waits for %v", got)
 		}
 	})

@@ -29,7 +29,7 @@ type Stats struct {
 	LeaderChanges uint64
 	// Elections is how often this node stood for election since the start.
 	Elections uint64
-	// Late is how late this process runs: see Members.Patience.
+	// Late is how late this process runs: see Members.LeaderTimeout.
 	Late       time.Duration
 	Voters     []meta.NodeID
 	StoreBytes int64  // of the log file

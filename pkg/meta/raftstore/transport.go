@@ -127,9 +127,9 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 type pipeline struct {
 	raft.AppendPipeline
 	stalled func(now time.Time) time.Duration
-	// patience is how long a request may wait to be accepted: longer than the timeout of the answer
+	// acceptTimeout is how long a request may wait to be accepted: longer than the timeout of the answer
 	// that may be in progress before it.
-	patience time.Duration
+	acceptTimeout time.Duration
 }
 
 // AppendEntries implements raft.AppendPipeline.
@@ -140,7 +140,7 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	// When an answer has failed, the library's consumer of answers ends, and its decoder waits to
 	// pass on the next one. A request after that would wait here for the decoder forever, and so
 	// would replication to this member, and Shutdown (raft 1.8.0, net_transport.go).
-	stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })
+	stuck := time.AfterFunc(p.acceptTimeout, func() { _ = p.Close() })
 	defer stuck.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
