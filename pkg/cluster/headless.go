@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -66,6 +67,21 @@ func headless(ctx context.Context, of leadership, limit time.Duration) bool {
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+// twoVotersAfter is how long after its start a node checks whether there are only two voters: while a
+// cluster forms, a third one joins within moments.
+const twoVotersAfter = 10 * time.Second
+
+// warnOfTwo logs that a cluster has two voters, unless ctx ends first.
+func warnOfTwo(ctx context.Context, log *slog.Logger, voters func() []meta.NodeID) {
+	if !beat.Pause(ctx, twoVotersAfter) {
+		return
+	}
+	if ids := voters(); len(ids) == 2 {
+		log.Warn("a cluster of two nodes tolerates no failure: while either is down, metadata cannot change and no leader can be elected; add a third node",
+			"voters", ids)
 	}
 }
 

@@ -50,6 +50,23 @@ func TestMissingLeaderIsReportedOnce(t *testing.T) {
 	})
 }
 
+// A node of a cluster that forms does not warn about two voters because the third one joins a moment
+// later; a node of a cluster of two does.
+func TestTwoVotersAreReportedIfTheyRemainTwo(t *testing.T) {
+	for want, nodes := range map[int][]string{0: three, 2: {"n1", "n2"}} {
+		inWorld(t, nodes, len(nodes), func(t *testing.T, w *world) {
+			told := &logtest.Journal{}
+			w.options = func(_ string, o *Options) { o.Logger = slog.New(slog.NewTextHandler(told, nil)) }
+			w.start(nodes...)
+			w.formed(len(nodes), len(nodes))
+			w.sleep(2 * twoVotersAfter)
+			if got := strings.Count(told.String(), "a cluster of two nodes"); got != want {
+				t.Errorf("%d nodes log it %d times, want %d:\n%s", len(nodes), got, want, told)
+			}
+		})
+	}
+}
+
 // fakeLeadership is a leadership that the test changes.
 type fakeLeadership struct {
 	id    atomic.Pointer[meta.NodeID] // nil if none

@@ -174,10 +174,9 @@ func (n *Node) stayMember() {
 // must be called once.
 func (n *Node) Serve(h Handlers) {
 	n.desk.handlers.Store(&h)
-	if voters := n.Members().Voters(); len(voters) == 2 {
-		n.o.Logger.Warn("a cluster of two nodes tolerates no failure: while either is down, metadata cannot change and no leader can be elected; add a third node",
-			"voters", voters)
-	}
+	n.work.start(func() {
+		warnOfTwo(n.work.ctx, n.o.Logger, func() []meta.NodeID { return n.Members().Voters() })
+	})
 	n.work.start(n.chair.lead)
 	n.work.start(func() {
 		tellHeadless(n.work.ctx, n.o.Logger, n.store, func() []string { return silentVoters(n.Members(), n.o.Self, n.Answers) })
