@@ -57,8 +57,7 @@ type Consumer struct {
 	published processing.Published // empty if the channel keeps no times
 }
 
-// undo collects what a Take must report to the channel about messages that it took and did not
-// deliver.
+// undo collects what a Take must report to the channel about messages that it did not deliver.
 type undo struct {
 	late    []lateMessage
 	gone    []seq.Offset // finished without a consumer

@@ -178,6 +178,12 @@ func optionMistakes() []mistake {
 			old: "	if m.TTL == 0 {", with: "	if k.ch.p.ttl.Load() > 0 {",
 			tests: []string{"./pkg/topic"}, run: "TestExpiredMessagesAreNotDelivered|TestExpiredMessagesDoNotBlockOrderedChannel",
 		},
+	}
+}
+
+// expiryMistakes are about expired messages, and what other parts keep of messages that are gone.
+func expiryMistakes() []mistake {
+	return []mistake{
 		{
 			name: "ttl: an expired message counts each time it is taken", file: "pkg/channel/retry.go",
 			old: " || r.state.t.slots[slot].delayed == outlived", with: "",
@@ -194,7 +200,7 @@ func optionMistakes() []mistake {
 			tests: []string{"./pkg/once"}, run: "TestOfferFindsTheKeeper",
 		},
 		{
-			name: "relay: messages of a lost partition take room for ever", file: "pkg/relay/transit.go",
+			name: "relay: messages of a lost partition take room forever", file: "pkg/relay/transit.go",
 			old: "q.all, q.bytes, q.held = make([]message, 0, len(all)), 0, 0", with: "q.all, q.held = make([]message, 0, len(all)), 0",
 			tests: []string{"./pkg/relay"}, run: "TestLostMessagesNeedNoRoom",
 		},
