@@ -39,8 +39,7 @@ type arrivals struct {
 	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before they are
 }
 
-// unnotified reports whether channels must still be notified of found messages: of addressed ones, or
-// of any.
+// unnotified reports whether channels must still be notified of found messages: of addressed ones, or of any.
 func (a *arrivals) unnotified(addressed bool) bool {
 	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.notified.Load() && (at.to != nil || !addressed) })
 }
@@ -73,8 +72,7 @@ func (a *arrivals) notifyNew(c *Channel) (arm bool) {
 	return arm
 }
 
-// complete records that all channels exist. It reports whether the positions now cover more than
-// before.
+// complete records that all channels exist. It reports whether the positions now cover more than before.
 func (a *arrivals) complete() bool {
 	more := !a.settled && a.since != seq.Offset(a.notified.Load())
 	a.settled = true
@@ -147,8 +145,7 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	}
 }
 
-// notifyAll notifies all channels of a partition, whose lock is held, and adds those that need ticks
-// to armed.
+// notifyAll notifies all channels of a partition, whose lock is held, and adds those that need ticks to armed.
 func (a *arrival) notifyAll(p *Partition, inherited bool, armed []*Channel) []*Channel {
 	now := p.o.Now()
 	for _, c := range p.channels {

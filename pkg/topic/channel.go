@@ -123,8 +123,7 @@ type ChannelStats struct {
 	// Latency is the distribution of times from publish to finish of recently finished messages;
 	// nil if it is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
-	// LastConsumer is the name of the consumer that left last, and LeftAt when it did; the zero time if
-	// none did.
+	// LastConsumer is the name of the consumer that left last, and LeftAt when it did; the zero time if none did.
 	LastConsumer string
 	LeftAt       time.Time
 }
@@ -180,8 +179,7 @@ func (c *Channel) Seek(o seq.Offset) error {
 // moveTimeout bounds how long a move waits for other replicas.
 const moveTimeout = 5 * time.Second
 
-// errNotQuiescent is returned by Seek and Empty when other replicas do not store a finished
-// message in time.
+// errNotQuiescent is returned by Seek and Empty when other replicas do not store a finished message in time.
 var errNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
 // move applies an operator's change that may move the channel back. It waits for finishes that are
@@ -202,8 +200,7 @@ func (c *Channel) move(f func(*channel.State)) error {
 	return err
 }
 
-// quiesce waits until no message is held, and prevents deliveries until its caller, now a mover, is
-// done.
+// quiesce waits until no message is held, and prevents deliveries until its caller, now a mover, is done.
 func (c *Channel) quiesce() error {
 	limit := time.NewTimer(moveTimeout)
 	defer limit.Stop()

@@ -8,8 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// collector collects the positions of a partition's channels for its keeper. The partition's mutex
-// guards it.
+// collector collects the positions of a partition's channels for its keeper. The partition's mutex guards it.
 type collector struct {
 	p     *Partition
 	many  int            // entries of a position from which on changes are recorded
@@ -52,8 +51,7 @@ func (g *collector) current() Snapshot {
 	slices.SortFunc(s.Channels, compareNames)
 	slices.SortFunc(g.known, compareKnown)
 	if len(s.Channels) == 0 && len(p.channels) > 0 {
-		// There are only ephemeral channels: after a restart the next first channel continues where
-		// they were.
+		// There are only ephemeral channels: after a restart the next first channel continues where they were.
 		s.BacklogFrom = max(s.BacklogFrom, seen)
 	}
 	return s

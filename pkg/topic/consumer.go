@@ -18,8 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// takeMax is the maximum number of messages in one round of Take: it bounds how long a channel's
-// lock is held.
+// takeMax is the maximum number of messages in one round of Take: it bounds how long a channel's lock is held.
 const takeMax = 256
 
 // takeRounds is the maximum number of rounds of one Take whose messages are all skipped.
@@ -297,8 +296,7 @@ func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent in
 	return sent, nil
 }
 
-// read fills d with a taken message and returns its publisher's delay and its time to live; 0:
-// unlimited.
+// read fills d with a taken message and returns its publisher's delay and its time to live; 0: unlimited.
 func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Duration, err error) {
 	raw, err := k.at.Record(t.Offset)
 	if err != nil {
@@ -543,11 +541,9 @@ func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 type ConsumerOptions struct {
 	// Timeout is how long a message may stay in flight.
 	Timeout time.Duration
-	// MaxTimeout bounds the time in flight, from the delivery on, to which Touch can extend the
-	// timeout.
+	// MaxTimeout bounds the time in flight, from the delivery on, to which Touch can extend the timeout.
 	MaxTimeout time.Duration
-	// SampleRate from 1 to 99 delivers that percentage of the messages and
-	// finishes the others; 0 delivers all.
+	// SampleRate from 1 to 99 delivers that percentage of the messages and finishes the others; 0 delivers all.
 	SampleRate int
 	// Tag requests the messages with this tag, shared with other consumers of the tag; ""
 	// requests messages without any requested tag.

@@ -20,8 +20,7 @@ func (k *Consumer) Counts() ConsumerCounts {
 	return ConsumerCounts{k.inFlight.Load(), k.delivered.Load(), k.finished.Load(), k.requeued.Load(), k.timedOut.Load()}
 }
 
-// Held returns the message in flight that the consumer has had longest, and for how long; false if it has
-// none.
+// Held returns the message in flight that the consumer has had longest, and for how long; false if it has none.
 func (k *Consumer) Held() (o seq.Offset, held time.Duration, some bool) {
 	k.ch.mu.Lock()
 	defer k.ch.mu.Unlock()

@@ -154,8 +154,7 @@ func (x Retries) nameLocked(id uint64) string {
 	return c.departed.Name(id)
 }
 
-// Expired reports that the message's time to live has passed, whether or not it used up its
-// attempts.
+// Expired reports that the message's time to live has passed, whether or not it used up its attempts.
 func (e *Exhausted) Expired() bool { return e.spent.Expired }
 
 // Exhausted is a message that used up its attempts, or has expired.
@@ -163,13 +162,11 @@ type Exhausted struct {
 	Delivery
 	Consumer string // that had it last; "": unknown
 	spent    channel.Spent
-	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an
-	// operator moves it.
+	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
 	Version, Moves uint64
 }
 
-// Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine
-// uses it.
+// Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine uses it.
 type Disposer struct {
 	k     *Consumer
 	taken []channel.Spent
