@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"pkg/filter":    0, // filter expressions of channels
 	"pkg/policy":    0, // policies for unfinished messages
 	"pkg/vfs":       0, // the file system interface
+	"pkg/vfs/hook":  1, // a file system that calls a hook for each operation
 	"pkg/nsq":       0, // the codec of the NSQ protocol
 	"pkg/health":    0, // reasons for degraded health
 	"pkg/access":    0, // users, rules and the check of a request
@@ -137,9 +138,9 @@ var floors = map[string]int{
 	"internal/node":      12, // one node with its parts wired together
 	"internal/nsqdfiles": 0,  // reads nsqd's data files
 	"internal/signal":    0,  // also for pkg
-	"internal/simtest":   1,  // for the tests in test/sim
+	"internal/simtest":   2,  // for the tests in test/sim
 	"internal/peertest":  0,  // a network in memory for tests
-	"internal/vfstest":   1,  // a failing disk for tests
+	"internal/vfstest":   2,  // a failing disk for tests
 	"internal/testrand":  0,  // seeds of random tests
 
 	"deploy": 0, // embedded files

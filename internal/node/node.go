@@ -48,7 +48,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
-	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // turnsPart is the part of the processors that may be busy with much for few.
@@ -58,7 +58,7 @@ const turnsPart = 2
 // it. Open makes it, Serve answers, Drain and Close end it.
 type Node struct {
 	c       Config
-	disk    *vfs.Watch
+	disk    *hook.Watch
 	slow    *slowDisk
 	member  *cluster.Node
 	broker  *broker.Broker
@@ -99,7 +99,7 @@ type Node struct {
 // partitions that the metadata assigns to it, then their servers. It serves NSQ clients only with
 // Serve; until then HTTP clients get the answer that it is not ready. ctx ends the recovery.
 func Open(ctx context.Context, c Config) (*Node, error) {
-	n := &Node{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
+	n := &Node{c: c, disk: hook.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.slow = &slowDisk{disk: n.disk, timeout: c.Options.Cluster.DiskTimeout, log: c.Log}
 	n.process = newProcess(&n.c)
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))

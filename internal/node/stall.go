@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // slowDisk is what a node knows about a disk that does not respond.
 type slowDisk struct {
-	disk    *vfs.Watch
+	disk    *hook.Watch
 	timeout time.Duration // after which the disk counts as stalled
 	log     *slog.Logger
 	silent  atomic.Int64 // for how long an operation has been in progress, ns

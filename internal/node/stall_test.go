@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // TestStalledDiskIsReported: the node first does not count as serving, and ends if that does not
@@ -20,7 +21,7 @@ import (
 func TestStalledDiskIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
-		s := &slowDisk{disk: vfs.NewWatch(faulty), timeout: 2 * time.Second, log: slog.New(slog.DiscardHandler)}
+		s := &slowDisk{disk: hook.NewWatch(faulty), timeout: 2 * time.Second, log: slog.New(slog.DiscardHandler)}
 		f, err := s.disk.Create("f")
 		if err != nil {
 			t.Fatal(err)

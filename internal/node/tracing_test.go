@@ -17,6 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // A disk that hangs while events are stored does not delay the stop of a node.
@@ -25,7 +26,7 @@ func TestHungTraceDiskDelaysNoStop(t *testing.T) {
 		freed := make(chan struct{})
 		disk := vfstest.NewFaulty(vfs.NewMem())
 		disk.Decide(func(int64, vfs.Op) vfstest.Fault { <-freed; return vfstest.Fault{Err: errors.New("freed")} })
-		n := &Node{disk: vfs.NewWatch(disk), serving: context.Background()}
+		n := &Node{disk: hook.NewWatch(disk), serving: context.Background()}
 		n.c = Config{Log: slog.New(slog.DiscardHandler), Options: config.Default()}
 		close(freed) // until it has been opened
 		x, err := newTracing(n)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // DiskCheck is the period at which WatchDisk looks at the operations in progress.
@@ -32,7 +33,7 @@ func (s *looks) look(number int64, busy bool) time.Duration {
 // WatchDisk calls observe at each check, until ctx ends or observe returns false, with the
 // operation that has been in progress for longest, and for how long it has been observed; 0: the
 // disk responds. Durations are at most DiskCheck too short.
-func WatchDisk(ctx context.Context, disk *vfs.Watch, observe func(op vfs.Op, unanswered time.Duration) bool) {
+func WatchDisk(ctx context.Context, disk *hook.Watch, observe func(op vfs.Op, unanswered time.Duration) bool) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var s looks

@@ -8,13 +8,14 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // TestDiskIsObserved: one operation that takes long counts, and not many short ones.
 func TestDiskIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
-		disk := vfs.NewWatch(faulty)
+		disk := hook.NewWatch(faulty)
 		f, err := disk.Create("f")
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func TestSyncOfVolumeIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := vfstest.NewFaulty(vfs.NewMem())
 		hang := make(chan struct{})
-		disk := vfs.NewWatch(faulty)
+		disk := hook.NewWatch(faulty)
 		volume, err := vfs.OpenVolume(disk, ".")
 		if err != nil {
 			t.Skip("no volumes in memory")

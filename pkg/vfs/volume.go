@@ -23,21 +23,3 @@ func OpenVolume(fsys FS, name string) (Volume, error) {
 	}
 	return nil, errors.ErrUnsupported
 }
-
-// WrapVolume opens the volume that holds name, and has each of its syncs done by during: it is the
-// method OpenVolume of a file system that wraps fsys.
-func WrapVolume(fsys FS, name string, during func(sync func() error) error) (Volume, error) {
-	v, err := OpenVolume(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	return &wrappedVolume{v, during}, nil
-}
-
-type wrappedVolume struct {
-	Volume
-	during func(sync func() error) error
-}
-
-// Sync implements Volume.
-func (w *wrappedVolume) Sync() error { return w.during(w.Volume.Sync) }

@@ -20,7 +20,7 @@ func TestVolumeSyncMakesNamesAndContentsDurable(t *testing.T) {
 	if _, err := m.CrashClone(Crash{}).Stat("a"); err == nil {
 		t.Fatal("a name was durable before")
 	}
-	if err := syncVolume(NewWatch(m), "a"); err != nil {
+	if err := syncVolume(m, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ReadFile(m.CrashClone(Crash{}), "a/b/f", 10); err != nil || string(got) != "abc" {

@@ -31,6 +31,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 // The topic, and the address at which nodes listen.
@@ -380,7 +381,7 @@ func (m *machine) start() {
 
 // run runs a process from its start to its end.
 func (l *life) run(ctx context.Context) {
-	disk := vfs.NewWatch(l.mount)
+	disk := hook.NewWatch(l.mount)
 	go stall.WatchDisk(ctx, disk, l.watch)
 	node, err := l.openCluster(ctx)
 	if err != nil {

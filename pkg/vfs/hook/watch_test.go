@@ -1,4 +1,4 @@
-package vfs
+package hook
 
 import (
 	"fmt"
@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestWatchReportsOldestOfMany(t *testing.T) {
 	rnd := testrand.New(t)
-	w := NewWatch(NewMem())
+	w := NewWatch(vfs.NewMem())
 	var names []string // of operations in progress, oldest first
 	slots := map[string]int{}
 	for i := range 2000 {
 		if len(names) == 0 || len(names) < 40 && rnd.IntN(2) == 0 {
 			name := fmt.Sprint(i)
 			names = append(names, name)
-			slots[name] = w.begin(Op{Kind: OpSync, Name: name})
+			slots[name], _ = (*watching)(w).Begin(vfs.Op{Kind: vfs.OpSync, Name: name}, nil)
 		} else {
 			at := rnd.IntN(len(names))
-			w.end(slots[names[at]])
+			(*watching)(w).End(slots[names[at]])
 			names = slices.Delete(names, at, at+1)
 		}
 		_, op, ok := w.Oldest()
@@ -31,7 +32,7 @@ func TestWatchReportsOldestOfMany(t *testing.T) {
 }
 
 // nothingFile is a file on which all succeeds at once.
-type nothingFile struct{ File }
+type nothingFile struct{ vfs.File }
 
 func (nothingFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 func (nothingFile) SyncData() error                        { return nil }
@@ -40,7 +41,7 @@ func (nothingFile) Truncate(int64) error                   { return nil }
 func (nothingFile) Preallocate(_, _ int64) error           { return nil }
 
 // watchedNothing returns what a Watch hands out for a nothingFile.
-func watchedNothing() File { return &watchedFile{File: nothingFile{}, w: NewWatch(nil), name: "f"} }
+func watchedNothing() vfs.File { return &hookedFile{nothingFile{}, NewWatch(nil).FS, "f"} }
 
 func TestWatchingAllocatesNothing(t *testing.T) {
 	f, p := watchedNothing(), make([]byte, 100)

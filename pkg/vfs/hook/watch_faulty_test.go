@@ -1,4 +1,4 @@
-package vfs_test
+package hook_test
 
 import (
 	"errors"
@@ -6,11 +6,12 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
+	"github.com/brokerd/brokerd/pkg/vfs/hook"
 )
 
 func TestWatchReportsStalledCalls(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
-	w := vfs.NewWatch(faulty)
+	w := hook.NewWatch(faulty)
 	if err := w.MkdirAll("d"); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestWatchReportsStalledCalls(t *testing.T) {
 
 func TestWatchPassesCallsThrough(t *testing.T) {
 	faulty := vfstest.NewFaulty(vfs.NewMem())
-	w := vfs.NewWatch(faulty)
+	w := hook.NewWatch(faulty)
 	f, err := w.Create("f")
 	if err != nil {
 		t.Fatal(err)
