@@ -54,7 +54,7 @@ build: ## build bin/brokerd and bin/brokerctl
 dist: ## .deb, .rpm, archives, lists of their modules and checksums, in dist/ (PLATFORMS=linux/amd64 VERSION=1.2.3)
 	cd tools/package && $(GO) run . -root $(CURDIR) -out $(DIST) -platforms '$(PLATFORMS)' -stamp '$(STAMP)'
 
-dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory)
+dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory; -try: where a clean one cannot be made)
 	test/dist.sh $(ARGS)
 
 alerts: ## check the rules of Prometheus, and that each alert fires (needs promtool, which it installs where it may)

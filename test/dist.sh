@@ -4,12 +4,21 @@
 #
 # In full it makes a clean Debian with debootstrap, has lintian read the package, and
 # runs everything in there as the service's user. With -short it installs below a
-# directory of this machine, which needs dpkg alone.
+# directory of this machine, which needs dpkg alone. With -try it runs in full, or, where no
+# clean Debian can be made, says why and runs as with -short.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-short=
-[[ ${1:-} == -short ]] && short=yes
+short= try=
+case ${1:-} in
+-short) short=yes ;;
+-try) try=yes ;;
+'') ;;
+*)
+	echo "usage: test/dist.sh [-short|-try]" >&2
+	exit 64
+	;;
+esac
 out=$PWD/.cache/dist-test
 root=$(mktemp -d) # not below the repository, which the service's user may not reach
 base=${DIST_PORT:-25150} # and the three after it; below those that the kernel gives to clients
@@ -22,7 +31,7 @@ fail() {
 say() { printf -- '--- %s\n' "$*"; }
 
 if [[ $(id -u) != 0 ]] || ! command -v dpkg >/dev/null; then
-	[[ $short ]] || fail 'only root on Debian or Ubuntu can install packages'
+	[[ $short$try ]] || fail 'only root on Debian or Ubuntu can install packages'
 	echo 'dist: skipped: only root on Debian or Ubuntu can install packages'
 	exit 0
 fi
@@ -36,6 +45,49 @@ cleanup() {
 	rm -rf --one-file-system "$root"
 }
 trap cleanup EXIT
+
+# Makes a clean Debian, or says why it cannot.
+clean_debian() {
+	local missing=() tool
+	for tool in lintian debootstrap rpm; do
+		command -v "$tool" >/dev/null || missing+=("$tool")
+	done
+	if [[ ${missing[*]} ]]; then
+		{ apt-get update -q && apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$out/apt.log" 2>&1 || {
+			echo "cannot install ${missing[*]}: $(tail -n 1 "$out/apt.log")"
+			return 1
+		}
+	fi
+	mkdir -p "$root/proc"
+	mount -t proc proc "$root/proc" 2>"$out/mount.log" || {
+		echo "cannot mount /proc for a chroot: $(cat "$out/mount.log")"
+		return 1
+	}
+	umount "$root/proc"
+	[[ -s $out/debian.tar ]] || { # kept for the next run
+		debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" 2>&1 || {
+			echo "debootstrap fails: $(tail -n 1 "$out/debootstrap.log")"
+			umount "$root/proc" 2>/dev/null || true
+			rm -rf --one-file-system "${root:?}"/*
+			return 1
+		}
+		tar -cf "$out/debian.tar.part" -C "$root" . && mv "$out/debian.tar.part" "$out/debian.tar" || {
+			echo "cannot keep the Debian in $out"
+			return 1
+		}
+	}
+	rm -rf --one-file-system "${root:?}"/*
+}
+
+mkdir -p "$out"
+if [[ ! $short ]]; then
+	say 'a clean Debian'
+	if ! why=$(clean_debian); then
+		[[ $try ]] || fail "$why"
+		echo "dist: not in a clean Debian, but below a directory: $why"
+		short=yes
+	fi
+fi
 
 build() { # VERSION
 	say "build $1"
@@ -99,7 +151,6 @@ expect() { # WHAT GOT WANT
 	[[ $2 == "$3" ]] || fail "$1: $2, want $3"
 }
 
-mkdir -p "$out"
 build 0.1.0
 build 0.1.1
 first=("$out"/0.1.0/*.deb) second=("$out"/0.1.1/*.deb)
@@ -111,13 +162,6 @@ expect 'version in the archive' "$("$out/brokerctl" version -o name)" 0.1.0
 grep -q '"bomFormat": "CycloneDX"' "$out"/0.1.0/*.cdx.json || fail 'no list of modules'
 [[ -s $(echo "$out"/0.1.0/*.rpm) ]] || fail 'no .rpm'
 if [[ ! $short ]]; then
-	missing=()
-	command -v lintian >/dev/null || missing+=(lintian)
-	command -v debootstrap >/dev/null || missing+=(debootstrap)
-	command -v rpm >/dev/null || missing+=(rpm)
-	if [[ ${missing[*]} ]]; then
-		apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends "${missing[@]}" >/dev/null
-	fi
 	lintian --allow-root --fail-on error,warning "${first[0]}"
 	rpm -qlp "$out"/0.1.0/*.rpm | grep -qx /usr/bin/brokerd || fail 'the .rpm has no /usr/bin/brokerd'
 fi
@@ -128,12 +172,6 @@ if [[ $short ]]; then
 	printf 'root:x:0:0:root:/root:/bin/sh\n' >"$root/etc/passwd"
 	printf 'root:x:0:\n' >"$root/etc/group"
 else
-	say 'a clean Debian'
-	[[ -s $out/debian.tar ]] || { # kept for the next run
-		debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" 2>&1 || fail "debootstrap: $(tail "$out/debootstrap.log")"
-		tar -cf "$out/debian.tar.part" -C "$root" . && mv "$out/debian.tar.part" "$out/debian.tar"
-		rm -rf --one-file-system "$root"/*
-	}
 	tar -xf "$out/debian.tar" -C "$root"
 	mount -t proc proc "$root/proc"
 fi
