@@ -64,7 +64,7 @@ func TestUntouchedMemoryStaysUntouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(b) //nolint:errcheck // the process ends soon
+	defer unix.Munmap(b)
 	h := newHeap(t, b)
 	for i := 0; i < len(b)/2; i += int(h.page) {
 		b[i] = 1
