@@ -44,6 +44,12 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 				return all
 			}
 			since[name].Store(new(time.Now()))
+			if leads {
+				took := w.await("another controller", func() bool { l := w.leader(); return l != nil && l.name != name })
+				if took >= DefaultDiskTimeout {
+					t.Errorf("another node is the controller after %v", took)
+				}
+			}
 			took := w.await("others lead", func() bool {
 				for _, l := range leader() {
 					if l == meta.NodeID(name) || l == "" {

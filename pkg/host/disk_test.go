@@ -103,7 +103,11 @@ func TestOverfullTopicDoesNotPostponeDiskCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	o := &Options{Self: "n1", Meta: store, DiskInterval: 10 * time.Millisecond, RetentionInterval: time.Hour, WallClock: time.Time.UnixNano}
+	o := &Options{Self: "n1", Meta: store, DiskInterval: 10 * time.Millisecond, RetentionInterval: time.Hour}
+	o.WallClock = func(now time.Time) int64 {
+		time.Sleep(2 * o.DiskInterval) // dropping messages takes longer than the interval
+		return now.UnixNano()
+	}
 	log := slog.New(slog.DiscardHandler)
 	disk, topics := &lookedAt{FS: vfs.NewMem()}, &Topics{o: o, overfull: make(chan struct{})}
 	d := &diskLoop{
