@@ -6,6 +6,6 @@ import (
 
 // Refusals of a State. Nothing was changed.
 var (
-	// ErrNotOwner: the message is in flight with another consumer.
-	ErrNotOwner = fate.Refuse("client does not own message")
+	// errNotOwner: the message is in flight with another consumer.
+	errNotOwner = fate.Refuse("client does not own message")
 )

@@ -19,7 +19,7 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, true)
 	s.Take(now, 1, time.Minute, 9, 5, nil)
-	if err := s.Hold(0, 2); !errors.Is(err, ErrNotOwner) {
+	if err := s.Hold(0, 2); !errors.Is(err, errNotOwner) {
 		t.Errorf("another consumer's answer: %v", err)
 	}
 	if err := s.Hold(0, 1); err != nil {

@@ -73,7 +73,7 @@ func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
 		return 0, failure.NotInFlight
 	}
 	if l.t.consumers[l.t.slots[slot].owner].id != consumer {
-		return 0, ErrNotOwner
+		return 0, errNotOwner
 	}
 	return slot, nil
 }

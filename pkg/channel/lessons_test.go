@@ -197,7 +197,7 @@ func TestRedeliveredMessageHasOneOwner(t *testing.T) {
 	for _, err := range []error{
 		s.Finish(0, 1), s.Requeue(0, 1, now, time.Hour), s.Touch(0, 1, now, time.Hour, time.Hour),
 	} {
-		if !errors.Is(err, ErrNotOwner) || err.Error() != "client does not own message" {
+		if !errors.Is(err, errNotOwner) || err.Error() != "client does not own message" {
 			t.Error(err)
 		}
 	}

@@ -158,7 +158,7 @@ func (m *model) owned(o seq.Offset, consumer uint64) error {
 	case e == nil || e.state != InFlight || e.held:
 		return failure.NotInFlight
 	case e.consumer != consumer:
-		return ErrNotOwner
+		return errNotOwner
 	}
 	return nil
 }

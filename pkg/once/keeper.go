@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -167,7 +168,7 @@ func (k *Keeper) read(now time.Time) error {
 		if age < k.o.Window {
 			newest = max(newest, -age)
 			hashes, offsets = hashes[:0], offsets[:0]
-			topic.EachDedup(b, func(o seq.Offset, id []byte) {
+			eachDedup(b, func(o seq.Offset, id []byte) {
 				hashes, offsets = append(hashes, dedup.Hash{}), append(offsets, o)
 				hashes[len(hashes)-1].Set(id)
 			})
@@ -451,4 +452,22 @@ func ascending(offsets []seq.Offset) bool {
 		}
 	}
 	return true
+}
+
+// eachDedup calls f for each record of a batch that has a dedup id and is no copy. The id is valid
+// until f returns.
+func eachDedup(b commitlog.Batch, f func(o seq.Offset, id []byte)) {
+	if b.Attributes()&topic.AttrIdentified == 0 {
+		return
+	}
+	records := b.Records(b.First())
+	for {
+		o, raw, ok := records.Next()
+		if !ok {
+			return
+		}
+		if m, err := record.Decode(raw); err == nil && m.Dedup != nil && m.Address == nil {
+			f(o, m.Dedup)
+		}
+	}
 }

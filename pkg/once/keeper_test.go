@@ -211,7 +211,7 @@ func (r *rig) stored() []string {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		topic.EachDedup(b, func(_ seq.Offset, id []byte) { ids = append(ids, string(id)) })
+		eachDedup(b, func(_ seq.Offset, id []byte) { ids = append(ids, string(id)) })
 		o = b.End()
 	}
 	return ids

@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -68,22 +67,4 @@ func Identified(msgs []Message) bool {
 		}
 	}
 	return false
-}
-
-// EachDedup calls f for each record of a batch that has a dedup id and is no copy. The id is valid
-// until f returns.
-func EachDedup(b commitlog.Batch, f func(o seq.Offset, id []byte)) {
-	if b.Attributes()&attrIdentified == 0 {
-		return
-	}
-	records := b.Records(b.First())
-	for {
-		o, raw, ok := records.Next()
-		if !ok {
-			return
-		}
-		if m, err := record.Decode(raw); err == nil && m.Dedup != nil && m.Address == nil {
-			f(o, m.Dedup)
-		}
-	}
 }

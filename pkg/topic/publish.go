@@ -120,9 +120,9 @@ const (
 	attrDeferred uint16 = 1 << iota
 	// attrAddressed marks batches that hold an addressed message, likewise.
 	attrAddressed
-	// attrIdentified marks batches that hold a message with a dedup id, so that only those are
+	// AttrIdentified marks batches that hold a message with a dedup id, so that only those are
 	// scanned when a leadership begins.
-	attrIdentified
+	AttrIdentified
 )
 
 // appendRecord appends m's record to the batch in progress.
@@ -134,6 +134,6 @@ func appendRecord(m *Message, b *commitlog.Builder) {
 	if m.Address != nil {
 		b.SetAttributes(attrAddressed)
 	} else if m.Dedup != nil {
-		b.SetAttributes(attrIdentified)
+		b.SetAttributes(AttrIdentified)
 	}
 }
