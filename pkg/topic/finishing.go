@@ -21,8 +21,7 @@ type finishes struct {
 	data []byte
 }
 
-// nextLocked returns the FINs of a channel, whose lock is held, that must be sent to the other
-// replicas now.
+// nextLocked returns the FINs of a channel, whose lock is held, that must be sent to the other replicas now.
 func nextLocked(c *Channel) finishes {
 	f := finishes{list: c.finishing.Next()}
 	f.data = changesLocked(c, f.list)
@@ -38,8 +37,7 @@ func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byt
 	return data
 }
 
-// send sends the FINs to the other replicas, if there are any, and then those that arrived
-// meanwhile.
+// send sends the FINs to the other replicas, if there are any, and then those that arrived meanwhile.
 func (f finishes) send(c *Channel) {
 	for next := f; len(next.list) > 0; {
 		if c.p.sharing.Shared() {

@@ -28,8 +28,7 @@ func (g *gate) Leased(now time.Time) bool {
 	return !g.over.Load() && (g.leased == nil || g.leased(now))
 }
 
-// Suspend stops deliveries. Messages in flight stay so, and are answered or time out; publishing
-// continues.
+// Suspend stops deliveries. Messages in flight stay so, and are answered or time out; publishing continues.
 func (g *gate) Suspend() { g.suspended.Store(true) }
 
 // Resume ends a Suspend.
@@ -74,8 +73,7 @@ func (g *gate) stir() {
 	signal.Poke(g.stirred)
 }
 
-// Disconnect disconnects all consumers for a reason. Their messages in flight are ready again
-// as they leave.
+// Disconnect disconnects all consumers for a reason. Their messages in flight are ready again as they leave.
 func (g *gate) Disconnect(reason error) {
 	for _, c := range g.Channels() {
 		c.Disconnect(reason)
