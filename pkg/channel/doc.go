@@ -2,8 +2,8 @@
 // to whom, and until when.
 //
 // A State is a pure value: the time and the committed end are arguments, and decisions are
-// results. It knows offsets, consumers as numbers, attempts and deadlines. It does not know
-// messages, logs, clocks, locks, sockets, disks or goroutines; its owner guards it with a lock.
+// results. It knows offsets, consumers as numbers, attempts and deadlines, but no messages,
+// logs, clocks, sockets, disks or goroutines; its owner guards it with a lock.
 //
 // A channel is a cursor over the partition's log plus a list of exceptions. Every offset is in
 // exactly one of these places:

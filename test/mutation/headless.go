@@ -34,8 +34,8 @@ func headlessMistakes() []mistake {
 			old: "time.Since(looked) < interval {", with: "time.Since(looked) >= 0 {", tests: []string{"./pkg/host"}, run: "Overfull",
 		},
 		{
-			name: "a sync of the volume counts as a disk that hangs", file: "pkg/vfs/watch.go",
-			old: "u.number != 0 && u.op.Kind != OpSyncVolume && (", with: "u.number != 0 && (", tests: []string{"./pkg/stall"}, run: "Volume",
+			name: "a sync of the volume counts as a disk that hangs", file: "pkg/vfs/hook/watch.go",
+			old: "op.Kind == vfs.OpRemove || op.Kind == vfs.OpSyncVolume {", with: "op.Kind == vfs.OpRemove {", tests: []string{"./pkg/stall"}, run: "Volume",
 		},
 	}
 }

@@ -5,29 +5,6 @@ func membershipMistakes() []mistake {
 	const membership = "pkg/coord/membership.go"
 	return []mistake{
 		{
-			name: "an ephemeral topic of a dead node stays", file: "pkg/cluster/controller/core.go",
-			old: "d.Commands = lost(s, d.Troubles)", with: "_ = lost(s, d.Troubles)",
-			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
-		},
-		{
-			name: "an ephemeral topic of a paused node is deleted", file: "pkg/cluster/controller/core.go",
-			old: "now.Sub(c.calm) >= ephemeralAfter {", with: "now.Sub(c.calm) >= 0 {",
-			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
-		},
-		{
-			name: "a member does not notice that it was to join another cluster", file: "pkg/cluster/formation/member.go",
-			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false {",
-			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",
-		},
-		{
-			name: "join token: it admits any node", file: "pkg/access/join.go",
-			old: "case t.Node != who.Node:", with: "case false:", tests: []string{"./pkg/access"}, run: "JoinToken",
-		},
-		{
-			name: "join token: a node that lost its data needs none", file: "pkg/cluster/formation/member.go",
-			old: "admitted := !who.fresh\n", with: "_, admitted := members.Configuration().Find(who.Node)\n", tests: []string{"./pkg/cluster/formation"}, run: "JoinToken",
-		},
-		{
 			name: "CompareAndSwap: a change applies to any version", file: "pkg/meta/commands_partition.go",
 			old: "if version != p.Version {", with: "if version == 1<<63 {",
 			tests: metadataTests,
@@ -113,6 +90,35 @@ func upgradeMistakes() []mistake {
 		{
 			name: "upgrade: an older leader is sent what it refuses", file: "pkg/publish/queue.go",
 			old: "if !l.Has(level.ForwardedPublisher) {", with: "if _ = l; false {", tests: []string{"./pkg/publish"}, run: "OlderLeader",
+		},
+	}
+}
+
+// formingMistakes concern which nodes are members, and what is left of dead ones.
+func formingMistakes() []mistake {
+	return []mistake{
+		{
+			name: "an ephemeral topic of a dead node stays", file: "pkg/cluster/controller/core.go",
+			old: "d.Commands = lost(s, d.Troubles)", with: "_ = lost(s, d.Troubles)",
+			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
+		},
+		{
+			name: "an ephemeral topic of a paused node is deleted", file: "pkg/cluster/controller/core.go",
+			old: "now.Sub(c.calm) >= ephemeralAfter {", with: "now.Sub(c.calm) >= 0 {",
+			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
+		},
+		{
+			name: "a member does not notice that it was to join another cluster", file: "pkg/cluster/formation/member.go",
+			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false {",
+			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",
+		},
+		{
+			name: "join token: it admits any node", file: "pkg/access/join.go",
+			old: "case t.Node != who.Node:", with: "case false:", tests: []string{"./pkg/access"}, run: "JoinToken",
+		},
+		{
+			name: "join token: a node that lost its data needs none", file: "pkg/cluster/formation/member.go",
+			old: "admitted := !who.fresh\n", with: "_, admitted := members.Configuration().Find(who.Node)\n", tests: []string{"./pkg/cluster/formation"}, run: "JoinToken",
 		},
 	}
 }
