@@ -77,8 +77,11 @@ func durations(p *api.ConfigPatch) {
 		text **api.Duration
 		ms   **int64
 	}{
-		{&p.SyncInterval, &p.SyncIntervalMS}, {&p.Retention, &p.RetentionMS}, {&p.DedupWindow, &p.DedupWindowMS},
-		{&p.TTL, &p.TTLMS}, {&p.RetentionTrash, &p.RetentionTrashMS},
+		{&p.SyncInterval, &p.SyncIntervalMS},
+		{&p.Retention, &p.RetentionMS},
+		{&p.DedupWindow, &p.DedupWindowMS},
+		{&p.TTL, &p.TTLMS},
+		{&p.RetentionTrash, &p.RetentionTrashMS},
 	} {
 		if *x.ms != nil && *x.text == nil {
 			*x.text = new(api.Duration(**x.ms * 1e6))

@@ -56,7 +56,7 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		log.Info("kept redo journal replayed to the files that lacked its writes, or that have them by now, and removed", "path", journal)
 	}
 	for _, k := range report.Unfit {
-		log.Error(lackingText(k.Err), "partition", d.partitionOf(k.Path), "path", k.Path, "from_position", k.From, "journal", k.Journal, "error", k.Err)
+		logUnfit(log, d.partitionOf(k.Path), k)
 	}
 	d.FS = journaled
 	return d, journaled, report, nil
@@ -112,12 +112,15 @@ func (d Dir) partitionOf(path string) string {
 	return topic + "/" + names[1]
 }
 
-// lackingText says what it means that a segment lacks what a kept journal has.
-func lackingText(err error) string {
-	if err != nil {
-		return "cannot write messages from a kept redo journal to the log of a partition, which lacks them; the next start tries again"
+// logUnfit logs that a segment lacks what a kept journal has.
+func logUnfit(log *slog.Logger, partition string, k redo.Kept) {
+	log = log.With("partition", partition, "path", k.Path, "from_position", k.From, "journal", k.Journal)
+	if k.Err != nil {
+		log.Error("cannot write messages from a kept redo journal to the log of a partition, which lacks them; the next start tries again", "error", k.Err)
+		return
 	}
-	return "kept redo journal has messages that the log of a partition does not have at their place: it continued without them; delete the journal if other replicas had them, or if they are not needed"
+	log.Error("kept redo journal has messages that the log of a partition does not have at their place: it continued without them; " +
+		"delete the journal if other replicas had them, or if they are not needed")
 }
 
 // KeptReasons reports the partitions for which a start has kept journals that are still there: messages

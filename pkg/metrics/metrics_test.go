@@ -65,7 +65,8 @@ func full(topics ...stats.Topic) *Metrics {
 				Nodes: map[string]int{"up": 2, "draining": 1},
 				Followers: []operate.Follower{
 					{Topic: "a", Copy: api.Copy{Node: "n2", Lag: 70, LagBytes: 7000, BehindFor: api.Duration(90 * time.Second)}},
-					{Topic: "b", Copy: api.Copy{Node: "n2"}}, {Topic: "c", Copy: api.Copy{Node: "n2", BehindFor: -1}},
+					{Topic: "b", Copy: api.Copy{Node: "n2"}},
+					{Topic: "c", Copy: api.Copy{Node: "n2", BehindFor: -1}},
 				},
 				Replication: coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20},
 				Memory:      limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5},

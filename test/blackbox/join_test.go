@@ -39,8 +39,10 @@ func TestNodeJoinsByToken(t *testing.T) {
 	}
 	refused := func(id, want string, more ...string) {
 		t.Helper()
-		args := append([]string{"--node-id", id, "--data-dir", filepath.Join(dir, id+"-refused"), "--tcp-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
-			"--lookup-address", "", "--cluster-address", "127.0.0.1:0", "--join", c.Nodes[1].Cluster}, more...)
+		args := append([]string{
+			"--node-id", id, "--data-dir", filepath.Join(dir, id+"-refused"), "--tcp-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
+			"--lookup-address", "", "--cluster-address", "127.0.0.1:0", "--join", c.Nodes[1].Cluster,
+		}, more...)
 		if code, _, errs := run(t, "brokerd", args...); code != 78 || !strings.Contains(errs, want) || strings.Contains(errs, strings.TrimSpace(string(secret))) {
 			t.Errorf("%s %v: exit code %d, want 78 and %q: %s", id, more, code, want, errs)
 		}

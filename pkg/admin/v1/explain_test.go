@@ -264,9 +264,12 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 			x.topic(&topic)
 		}
 		e := explained(&topic, &before, &c, []*meta.Event{
-			{At: taken.Add(-time.Hour).UnixNano(), Kind: "topic_paused", Object: "t"}, {At: taken.UnixNano(), Kind: "topic_paused", Object: "t"},
-			{At: now.UnixNano(), Kind: "topic_paused", Object: "other"}, {At: now.UnixNano(), Kind: "topic_resumed", Object: "t"},
-			{At: taken.UnixNano(), Kind: "channel_paused", Object: "t/c"}, {At: taken.UnixNano(), Kind: "partition_offline", Object: "a/1 t/0 b/0 and 3 more"},
+			{At: taken.Add(-time.Hour).UnixNano(), Kind: "topic_paused", Object: "t"},
+			{At: taken.UnixNano(), Kind: "topic_paused", Object: "t"},
+			{At: now.UnixNano(), Kind: "topic_paused", Object: "other"},
+			{At: now.UnixNano(), Kind: "topic_resumed", Object: "t"},
+			{At: taken.UnixNano(), Kind: "channel_paused", Object: "t/c"},
+			{At: taken.UnixNano(), Kind: "partition_offline", Object: "a/1 t/0 b/0 and 3 more"},
 			{At: taken.UnixNano(), Kind: "node_down", Object: "n1"},
 		})
 		if len(e.Causes) == 0 || e.Causes[0].Since == nil || e.Causes[0].Since.Sub(x.since).Abs() > time.Second || !strings.Contains(e.Causes[0].What, x.says) {
