@@ -53,7 +53,7 @@ clean_debian() {
 		command -v "$tool" >/dev/null || missing+=("$tool")
 	done
 	if [[ ${missing[*]} ]]; then
-		{ apt-get update -q && apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$out/apt.log" 2>&1 || {
+		{ timeout 120 apt-get update -q && timeout 180 apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$out/apt.log" 2>&1 || {
 			echo "cannot install ${missing[*]}: $(tail -n 1 "$out/apt.log")"
 			return 1
 		}
@@ -65,7 +65,7 @@ clean_debian() {
 	}
 	umount "$root/proc"
 	[[ -s $out/debian.tar ]] || { # kept for the next run
-		debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" 2>&1 || {
+		timeout 300 debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" 2>&1 || {
 			echo "debootstrap fails: $(tail -n 1 "$out/debootstrap.log")"
 			umount "$root/proc" 2>/dev/null || true
 			rm -rf --one-file-system "${root:?}"/*
