@@ -138,7 +138,8 @@ func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 		Use:   "add-partitions TOPIC --partitions N",
 		Short: "Add partitions to a topic",
 		Long: `Raise the number of partitions of a topic to N. It cannot be lowered again, and keys move to other
-partitions.`,
+partitions. A topic with --ordered and several partitions refuses messages that name neither a key nor
+a partition: set --key-from first if its publishers name none.`,
 		Example: `  brokerctl topic add-partitions orders --partitions 8`,
 	}, func(cmd *cobra.Command, at target) error {
 		if total < 1 {
