@@ -173,6 +173,7 @@ if [[ $short ]]; then
 	printf 'root:x:0:\n' >"$root/etc/group"
 else
 	tar -xf "$out/debian.tar" -C "$root"
+	chmod 755 "$root" # the user of the service enters it
 	mount -t proc proc "$root/proc"
 fi
 
