@@ -34,7 +34,7 @@ type tracing struct {
 	n        *Node
 	store    *trace.Store
 	slow     chan slowOne
-	untold   atomic.Uint64
+	omitted  atomic.Uint64
 	failures complaint.Book
 	spans    *otlp.Exporter // nil: none are sent
 	stop     context.CancelFunc
@@ -123,7 +123,7 @@ func (x *tracing) report(kind string, m trace.Message, took time.Duration) {
 	select {
 	case x.slow <- slowOne{kind, m, took}:
 	default:
-		x.untold.Add(1)
+		x.omitted.Add(1)
 	}
 }
 

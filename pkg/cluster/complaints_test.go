@@ -39,7 +39,7 @@ func TestStrangersAtTheClusterPortDoNotFillTheLog(t *testing.T) {
 		if n := strings.Count(got, "\n"); n != maxComplaints {
 			t.Errorf("%d lines, want %d: each refusal that is remembered once", n, maxComplaints)
 		}
-		if !strings.Contains(got, "untold=") {
+		if !strings.Contains(got, "omitted=") {
 			t.Error("nothing says how many lines were left out")
 		}
 		if limit := maxComplaints << 10; len(got) > limit {
