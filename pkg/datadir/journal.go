@@ -27,8 +27,8 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 	if o.Unwritable == nil {
 		o.Unwritable = func(path string, err error) error { return d.suspectOwner(path, err, log) }
 	}
-	if o.Retry == nil {
-		o.Retry = d.isSegment
+	if o.Compare == nil {
+		o.Compare = d.isSegment
 	}
 	if d.onOneDisk() {
 		replicas, err := d.FS.ReadDir(d.replicas())
@@ -52,11 +52,11 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 		log.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
 			"path", o.Dir)
 	}
-	for _, journal := range report.Retried {
-		log.Info("kept redo journal replayed to the files that lacked its writes, or that have them by now, and removed", "path", journal)
+	if len(report.Dropped) > 0 {
+		log.Info("kept redo journal removed: the logs have what it holds", "paths", report.Dropped)
 	}
-	for _, k := range report.Unfit {
-		logUnfit(log, d.partitionOf(k.Path), k)
+	for _, lack := range report.Lacks {
+		d.logLack(log, lack, report.Kept)
 	}
 	d.FS = journaled
 	return d, journaled, report, nil
@@ -92,8 +92,8 @@ func (d Dir) Replay() error {
 	return journaled.Close()
 }
 
-// isSegment reports whether a file has messages of a replica: a kept journal is replayed to it later,
-// if that fits. Other files of a replica are written again as a whole, and have no use for what they had.
+// isSegment reports whether a file has messages of a replica, and is compared with a kept journal. Other
+// files of a replica are written anew, and have no use for what they had.
 func (d Dir) isSegment(path string) bool {
 	return d.partitionOf(path) != "" && filepath.Ext(path) == segmenthead.Suffix
 }
@@ -112,37 +112,42 @@ func (d Dir) partitionOf(path string) string {
 	return topic + "/" + names[1]
 }
 
-// logUnfit logs that a segment lacks what a kept journal has.
-func logUnfit(log *slog.Logger, partition string, k redo.Kept) {
-	log = log.With("partition", partition, "path", k.Path, "from_position", k.From, "journal", k.Journal)
-	if k.Err != nil {
-		log.Error("cannot write messages from a kept redo journal to the log of a partition, which lacks them; the next start tries again", "error", k.Err)
-		return
+// logLack logs that a segment may lack what kept journals hold.
+func (d Dir) logLack(log *slog.Logger, lack redo.Lack, kept []string) {
+	partition := d.partitionOf(lack.Path)
+	log = log.With("path", lack.Path, "journals", kept)
+	switch {
+	case partition == "":
+		log.Error("cannot use kept redo journal: acknowledged messages may be only in it; delete it if other replicas have them", "error", lack.Err)
+	case lack.Err != nil:
+		log.Error("cannot compare the log of a partition with the kept redo journal: acknowledged messages may be only in the journal; delete it if other replicas have them",
+			"partition", partition, "error", lack.Err)
+	default:
+		log.Error("kept redo journal holds messages that the log of a partition lacks or has dropped: delete it if other replicas have them, or if they are not needed",
+			"partition", partition, "from_position", lack.From)
 	}
-	log.Error("kept redo journal has messages that the log of a partition does not have at their place: it continued without them; " +
-		"delete the journal if other replicas had them, or if they are not needed")
 }
 
-// KeptReasons reports the partitions for which a start has kept journals that are still there: messages
-// that were acknowledged may be only in them.
-func (d Dir) KeptReasons(unfit []redo.Kept) []health.Reason {
-	var names []string
-	for _, k := range unfit {
-		if _, err := d.FS.Stat(k.Journal); err != nil {
-			continue
-		}
-		why := "the log continued without them"
-		if k.Err != nil {
-			why = "the log cannot be written"
-		}
-		names = append(names, d.partitionOf(k.Path)+" in redo/"+filepath.Base(k.Journal)+" ("+why+")")
-	}
-	if len(names) == 0 {
+// KeptReasons reports the partitions that may lack what kept journals hold, as a start has found.
+func (d Dir) KeptReasons(lacks []redo.Lack) []health.Reason {
+	if len(lacks) == 0 {
 		return nil
 	}
+	if there, err := d.FS.ReadDir(d.Redo()); err == nil && !slices.ContainsFunc(there, redo.IsKept) {
+		return nil // somebody has deleted them since
+	}
+	var names []string
+	for _, lack := range lacks {
+		name := d.partitionOf(lack.Path)
+		if name == "" {
+			name = "unknown partitions in redo/" + filepath.Base(lack.Path)
+		}
+		names = append(names, name)
+	}
 	slices.Sort(names)
-	return []health.Reason{{Code: "redo_journal_kept", Count: len(names), What: "messages that the redo journal held could not be replayed, " +
-		"and may be lost if no other replica has them: " + health.Names(names)}}
+	names = slices.Compact(names)
+	return []health.Reason{{Code: "redo_journal_kept", Count: len(names), What: "redo/journal-*.kept-* hold messages that were acknowledged " +
+		"and that the logs of these partitions may lack: " + health.Names(names)}}
 }
 
 // suspectAll durably marks every replica of a node as suspect: it may lack what it

@@ -86,26 +86,25 @@ func TestKeptJournalIsReported(t *testing.T) {
 	if err := vfs.MarkSynced(d.FS, journal); err != nil {
 		t.Fatal(err)
 	}
-	unfit := []redo.Kept{
-		{Journal: journal, Path: d.Topics() + "/a.b.12/3/00.log", From: 7},
-		{Journal: journal, Path: d.Topics() + "/a.b.12/1/00.log", Err: syscall.EIO},
-		{Journal: journal + "x", Path: d.Topics() + "/gone.1/1/00.log"},
+	lacks := []redo.Lack{
+		{Path: d.Topics() + "/a.b.12/3/00.log", From: 7}, {Path: d.Topics() + "/a.b.12/3/07.log", From: 9},
+		{Path: d.Topics() + "/a.b.12/1/00.log", Err: syscall.EIO}, {Path: journal, Err: syscall.EIO},
 	}
-	got := d.KeptReasons(unfit)
-	if len(got) != 1 || got[0].Code != "redo_journal_kept" || got[0].Count != 2 ||
-		!strings.HasSuffix(got[0].What, ": a.b/1 in redo/journal-1.kept-7 (the log cannot be written) a.b/3 in redo/journal-1.kept-7 (the log continued without them)") {
+	got := d.KeptReasons(lacks)
+	if len(got) != 1 || got[0].Code != "redo_journal_kept" || got[0].Count != 3 ||
+		!strings.HasSuffix(got[0].What, ": a.b/1 a.b/3 unknown partitions in redo/journal-1.kept-7") {
 		t.Errorf("%+v", got)
 	}
 	if err := d.FS.Remove(journal); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.KeptReasons(unfit); len(got) > 0 {
+	if got := d.KeptReasons(lacks); len(got) > 0 {
 		t.Errorf("without the journal: %+v", got)
 	}
 }
 
-// TestOnlySegmentsAreCompletedLater.
-func TestOnlySegmentsAreCompletedLater(t *testing.T) {
+// TestOnlySegmentsAreCompared with a kept journal.
+func TestOnlySegmentsAreCompared(t *testing.T) {
 	d := At(vfs.NewMem(), "data")
 	for path, want := range map[string]bool{
 		d.Topics() + "/a.1/0/00.log": true, d.Topics() + "/a.1/0/positions.journal.0": false, d.Topics() + "/x.log": false, d.Scrubbed(): false,

@@ -22,7 +22,7 @@ func (n *Host) Reasons(now time.Time) []health.Reason {
 		reasons = append(reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(
 			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
 	}
-	return slices.Concat(reasons, n.dirs.KeptReasons(n.redo.Unfit()), n.Quarantine.reasons(), n.Stalls.Reasons(now, stall.Role, stall.Follower, stall.Slow))
+	return slices.Concat(reasons, n.dirs.KeptReasons(n.redo.Lacks()), n.Quarantine.reasons(), n.Stalls.Reasons(now, stall.Role, stall.Follower, stall.Slow))
 }
 
 // NotReady are the findings that prevent this node from serving all its replicas.

@@ -53,9 +53,9 @@ type Options struct {
 	// because its disk or file system is damaged there, also at further tries. Calls may be concurrent, and repeated. If it returns an
 	// error, or is nil, Open fails. Otherwise Open keeps the journal's files under other names.
 	Unwritable func(path string, err error) error
-	// Retry chooses the files to which Open writes what an earlier Open could not write, and has kept, if
-	// that still fits: see Report.Retried. nil: what was kept stays as it is.
-	Retry func(path string) bool
+	// Compare chooses the files that Open compares with what it and earlier calls have kept: see
+	// Report.Lacks. nil: none, and what was kept stays.
+	Compare func(path string) bool
 	// Failed is called once, without waiting, when the journal has failed; nil: no call.
 	Failed func(error)
 }
@@ -76,7 +76,7 @@ type FS struct {
 	syncing atomic.Int32 // running calls of SyncData, and syncs that have begun
 	journal *journal
 	rounds  rounds
-	unfit   []Kept
+	report  Report // of Open
 
 	mu    sync.Mutex       // guards files and what it says of their fields
 	files map[string]*file // files that are open for writing, or live

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // keptInfix is in the name of a journal's file that was kept.
@@ -22,40 +20,64 @@ const keptInfix = ".kept-"
 // Options.Unwritable.
 func IsKept(name string) bool { return strings.Contains(name, keptInfix) }
 
-// Kept is what a file of the journal that was kept still has to offer to one other file.
-type Kept struct {
-	Journal string // path of the journal's file
-	Path    string // of the other file
-	From    int64  // position of the first byte that the other file lacks
-	Err     error  // why it could not be written; nil: other bytes are there
+// Lack says that a file may lack what a kept file of the journal holds.
+type Lack struct {
+	Path string // of the file; if a kept file cannot be read, its own path
+	From int64  // position of the first byte that is not as the kept files say
+	Err  error  // why that is not known; nil: it is known
 }
 
-// maxKeptRange bounds the part of one file that is compared with a kept journal.
-const maxKeptRange = 64 << 20
+// maxCompared bounds the part of one file that is compared with the kept files.
+const maxCompared = 64 << 20
 
-// replayKept writes what this and earlier calls of Open could not write, and have kept, to the files for which
-// o.Retry asks. A file may have changed since: it gets nothing unless each byte is either there
-// already, or zero, or behind its end. A journal that has nothing more to offer is removed. The
-// caller has replayed everything that was written since.
-func (y *recovery) replayKept() error {
-	if y.o.Retry == nil {
-		return nil
+// compareKept compares what this and earlier calls of Open have kept with the files that o.Compare
+// chooses, and removes it if they have all of it. It writes to none of them: a log may have been
+// truncated or reconciled with its leader since, and what it lacks is not told from what it has
+// dropped. Nothing here makes Open fail.
+func (y *recovery) compareKept() {
+	if y.o.Compare == nil {
+		return
 	}
-	names, err := y.fs.ReadDir(y.o.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	names, err := y.keptNames()
+	if err != nil || len(names) == 0 {
+		return // without a directory there is nothing to compare
 	}
-	if err != nil {
-		return err
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !IsKept(name) })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(generationOf(a), generationOf(b)) })
+	writes := map[string][]again{}
 	for _, name := range names {
-		if err := y.replayOneKept(filepath.Join(y.o.Dir, name)); err != nil {
-			return err
+		path := filepath.Join(y.o.Dir, name)
+		y.report.Kept = append(y.report.Kept, path)
+		if err := y.collectKept(path, writes); err != nil {
+			y.report.Lacks = append(y.report.Lacks, Lack{Path: path, Err: err})
 		}
 	}
-	return nil
+	for path, all := range writes {
+		name := filepath.Join(y.o.Root, path)
+		if !y.o.Compare(name) {
+			continue
+		}
+		if from, err := y.lacks(name, all); err != nil || from >= 0 {
+			y.report.Lacks = append(y.report.Lacks, Lack{name, max(from, 0), err})
+		}
+	}
+	slices.SortFunc(y.report.Lacks, func(a, b Lack) int { return strings.Compare(a.Path, b.Path) })
+	if len(y.report.Lacks) > 0 {
+		return
+	}
+	for _, path := range y.report.Kept {
+		if err := y.fs.Remove(path); err != nil {
+			y.report.Lacks = append(y.report.Lacks, Lack{Path: path, Err: err})
+			return
+		}
+	}
+	y.report.Dropped, y.report.Kept = y.report.Kept, nil
+}
+
+// keptNames returns the names of what was kept, the oldest first.
+func (y *recovery) keptNames() ([]string, error) {
+	names, err := y.fs.ReadDir(y.o.Dir)
+	names = slices.DeleteFunc(names, func(name string) bool { return !IsKept(name) })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(generationOf(a), generationOf(b)) })
+	return names, err
 }
 
 // generationOf returns the generation in the name of a kept file.
@@ -65,111 +87,61 @@ func generationOf(name string) uint64 {
 	return n
 }
 
-func (y *recovery) replayOneKept(journal string) error {
+// errKeptDamaged means that a part of a kept file cannot be read, or is not valid.
+var errKeptDamaged = errors.New("the kept journal is damaged")
+
+// collectKept adds the writes that one kept file holds, and takes off those that it voids.
+func (y *recovery) collectKept(path string, writes map[string][]again) error {
 	var m image
-	if err := m.read(y.fs, journal); err != nil {
+	if err := m.read(y.fs, path); err != nil {
 		return err
 	}
-	writes, names := map[string][]again{}, map[uint64]string{}
+	names := map[uint64]string{} // another kept file may be of another process, with other numbers
 	m.readNames(names)
-	m.collect(writes, names, &Report{}, 0)
-	left := 0
-	for path, all := range writes {
-		name := filepath.Join(y.o.Root, path)
-		if !y.o.Retry(name) {
-			continue
-		}
-		from, err := y.complete(name, all)
-		switch {
-		case err != nil && !isDamage(err):
-			return fmt.Errorf("%s: %w", name, err)
-		case err != nil || from >= 0:
-			y.report.Unfit = append(y.report.Unfit, Kept{journal, name, max(from, 0), err})
-			left++
-		}
+	var r Report
+	m.collect(writes, names, &r, 0)
+	if m.damaged || m.holes || r.Damaged {
+		return errKeptDamaged
 	}
-	if left > 0 || m.damaged {
-		return nil
-	}
-	y.report.Retried = append(y.report.Retried, journal)
-	return errors.Join(y.fs.Remove(journal), y.fs.SyncDir(y.o.Dir))
+	return nil
 }
 
-// complete makes writes to a file if they fit. It returns the position of the first byte that
-// does not; -1: the file has all of them now, or does not exist.
-func (y *recovery) complete(path string, all []again) (from int64, err error) {
-	f, err := y.fs.OpenReadWrite(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return -1, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	from, err = completeFile(f, all)
-	return from, errors.Join(err, f.Close())
-}
-
-func completeFile(f vfs.File, all []again) (from int64, err error) {
+// lacks returns the position of the first byte of a file that is not as writes say; -1: the file has
+// them all, or does not exist.
+func (y *recovery) lacks(path string, all []again) (from int64, err error) {
 	first, end := all[0].off, int64(0)
 	for _, a := range all {
 		first, end = min(first, a.off), max(end, a.off+int64(len(a.data)))
 	}
-	if end-first > maxKeptRange {
-		return first, nil
+	if end-first > maxCompared {
+		return first, fmt.Errorf("%d bytes are too many to compare", end-first)
 	}
-	want := make([]byte, end-first)
-	for _, a := range all { // a later write counts
-		copy(want[a.off-first:], a.data)
+	f, err := y.fs.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
 	}
-	known := rangesOf(all)
-	size, err := f.Size()
 	if err != nil {
 		return first, err
 	}
-	is := make([]byte, len(want))
-	if n := min(end, size) - first; n > 0 {
-		if _, err := f.ReadAt(is[:n], first); err != nil && !errors.Is(err, io.EOF) {
-			return first, err
+	is := make([]byte, end-first)
+	n, err := f.ReadAt(is, first)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return first, err
+	}
+	want := bytes.Clone(is)
+	for _, a := range all { // a later write counts
+		copy(want[a.off-first:], a.data)
+	}
+	for i := range want {
+		if want[i] != is[i] {
+			return first + int64(i), nil
 		}
 	}
-	same := true
-	for _, x := range known {
-		for i := x.from - first; i < x.to-first; i++ {
-			if is[i] == want[i] {
-				continue
-			}
-			if same = false; is[i] != 0 {
-				return first + i, nil
-			}
-		}
+	if int64(n) < end-first {
+		return first + int64(n), nil
 	}
-	if same && end <= size {
-		return -1, nil
-	}
-	for _, x := range known {
-		if p := want[x.from-first : x.to-first]; !bytes.Equal(p, is[x.from-first:x.to-first]) || x.to > size {
-			if _, err := f.WriteAt(p, x.from); err != nil {
-				return x.from, err
-			}
-		}
-	}
-	return -1, f.SyncData()
-}
-
-// rangesOf returns the ranges of a file that writes cover, in order.
-func rangesOf(all []again) (ranges []span) {
-	for _, a := range all {
-		ranges = append(ranges, span{a.off, a.off + int64(len(a.data))})
-	}
-	slices.SortFunc(ranges, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	n := 0
-	for _, x := range ranges[1:] {
-		if last := &ranges[n]; x.from <= last.to {
-			last.to = max(last.to, x.to)
-			continue
-		}
-		n++
-		ranges[n] = x
-	}
-	return ranges[:n+1]
+	return -1, nil
 }

@@ -27,9 +27,9 @@ func keptJournal(t *testing.T) (disk *vfs.Mem, journal string) {
 	faulty.Decide(failing(vfs.OpWrite, root+"/b", vfstest.Fault{Err: syscall.EIO}))
 	o := small()
 	o.Unwritable = func(string, error) error { return nil }
-	o.Retry = func(string) bool { return true } // it fails again
+	o.Compare = func(string) bool { return true }
 	s, r, err := Open(faulty, o)
-	if err != nil || len(r.Kept) != 1 || len(r.Unfit) != 1 {
+	if err != nil || len(r.Kept) != 1 || len(r.Lacks) != 1 || r.Lacks[0].Path != root+"/b" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if err := s.Close(); err != nil {
@@ -38,26 +38,26 @@ func keptJournal(t *testing.T) (disk *vfs.Mem, journal string) {
 	return left, r.Kept[0]
 }
 
-// TestKeptJournalIsReplayedIfItFits: a file gets what it lacks unless it has got something else.
-func TestKeptJournalIsReplayedIfItFits(t *testing.T) {
+// TestKeptJournalIsCompared: what a file lacks is reported, and never written: the file may have dropped
+// it since.
+func TestKeptJournalIsCompared(t *testing.T) {
 	for _, test := range []struct {
 		about string
 		is    string // in the file at the next start; "-": there is no file
-		fails error  // of writes to it
-		want  string
-		from  int64 // what is reported; -1: nothing, and the journal is removed
+		fails error  // of reads of it
+		from  int64  // what is reported; -1: nothing, and the journal is removed
 	}{
-		{"the file is empty", "", nil, "one\x00\x00\x00two", -1},
-		{"it holds zeros", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", nil, "one\x00\x00\x00two\x00\x00\x00", -1},
-		{"it holds a part", "one", nil, "one\x00\x00\x00two", -1},
-		{"it holds something between", "one...", nil, "one...two", -1},
-		{"it holds all", "one...two", nil, "one...two", -1},
-		{"it holds more", "one...two, three", nil, "one...two, three", -1},
-		{"there is no file", "-", nil, "", -1},
-		{"it holds something else at the end", "one...2", nil, "one...2", 6},
-		{"it holds something else", "eins", nil, "eins", 0},
-		{"it holds what does not count any more", "ONE", nil, "ONE", 0},
-		{"it still cannot be written", "", syscall.EIO, "", 0},
+		{"the file is empty", "", nil, 0},
+		{"it holds zeros", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", nil, 0},
+		{"it holds a part", "one", nil, 6},
+		{"it holds all but a byte", "one...tw", nil, 8},
+		{"it holds all", "one...two", nil, -1},
+		{"it holds more", "one...two, three", nil, -1},
+		{"there is no file", "-", nil, -1},
+		{"it holds something else at the end", "one...2", nil, 6},
+		{"it holds something else", "eins", nil, 0},
+		{"it holds what does not count any more", "ONE...two", nil, 0},
+		{"it cannot be read", "one...two", syscall.EIO, 0},
 	} {
 		t.Run(test.about, func(t *testing.T) {
 			disk, journal := keptJournal(t)
@@ -69,47 +69,75 @@ func TestKeptJournalIsReplayedIfItFits(t *testing.T) {
 				t.Fatal(err)
 			}
 			faulty := vfstest.NewFaulty(disk)
-			faulty.Decide(failing(vfs.OpWrite, root+"/b", vfstest.Fault{Err: test.fails}))
-			o := small()
-			o.Retry = func(path string) bool { return filepath.Base(path) == "b" }
-			s, r, err := Open(faulty, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			faulty.Decide(failing(vfs.OpRead, root+"/b", vfstest.Fault{Err: test.fails}))
+			r := comparedTo(t, faulty, func(path string) bool { return filepath.Base(path) == "b" })
 			_, gone := disk.Stat(journal)
 			switch {
-			case test.from < 0 && (len(r.Unfit) > 0 || len(r.Retried) != 1 || gone == nil):
+			case test.from < 0 && (len(r.Lacks) > 0 || len(r.Dropped) != 1 || gone == nil):
 				t.Errorf("%+v, journal: %v", r, gone)
-			case test.from >= 0 && (len(r.Unfit) != 1 || len(r.Retried) > 0 || gone != nil):
+			case test.from >= 0 && (len(r.Lacks) != 1 || len(r.Dropped) > 0 || gone != nil):
 				t.Errorf("%+v, journal: %v", r, gone)
 			case test.from >= 0:
-				if k := r.Unfit[0]; k.Journal != journal || k.Path != root+"/b" || k.From != test.from || !errors.Is(k.Err, test.fails) {
+				if k := r.Lacks[0]; k.Path != root+"/b" || k.From != test.from || !errors.Is(k.Err, test.fails) {
 					t.Errorf("%+v", k)
 				}
 			}
 			if test.is == "-" {
 				return
 			}
-			if got, err := vfs.ReadFile(disk.CrashClone(vfs.Crash{}), root+"/b", 100); err != nil || string(got) != test.want {
-				t.Errorf("the file has %q, want %q, %v", got, test.want, err)
+			if got, err := vfs.ReadFile(disk, root+"/b", 100); err != nil || string(got) != test.is {
+				t.Errorf("the file has %q, had %q, %v", got, test.is, err)
 			}
 		})
 	}
 }
 
-// TestOtherFilesDoNotHoldAKeptJournal: those for which Retry does not ask.
+// comparedTo opens what is left, and returns what it reports.
+func comparedTo(t *testing.T, fsys vfs.FS, compare func(string) bool) Report {
+	t.Helper()
+	o := small()
+	o.Compare = compare
+	s, r, err := Open(fsys, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestOtherFilesDoNotHoldAKeptJournal: those that Compare does not choose.
 func TestOtherFilesDoNotHoldAKeptJournal(t *testing.T) {
 	disk, journal := keptJournal(t)
-	o := small()
-	o.Retry = func(string) bool { return false }
-	if _, r, err := Open(disk, o); err != nil || len(r.Retried) != 1 || len(r.Unfit) > 0 {
-		t.Errorf("%+v, %v", r, err)
+	if r := comparedTo(t, disk, func(string) bool { return false }); len(r.Dropped) != 1 || len(r.Lacks) > 0 {
+		t.Errorf("%+v", r)
 	}
 	if _, err := disk.Stat(journal); err == nil {
 		t.Error("the journal is there, which has nothing for anybody")
+	}
+}
+
+// TestDamagedKeptJournalStays: what it held is not known.
+func TestDamagedKeptJournalStays(t *testing.T) {
+	for _, at := range []int64{0, headBytes + 5} {
+		disk, journal := keptJournal(t)
+		if err := vfs.WriteFileSynced(disk, root+"/b", []byte("one...two")); err != nil {
+			t.Fatal(err)
+		}
+		f, err := disk.OpenReadWrite(journal)
+		if err == nil {
+			_, err = f.WriteAt([]byte{0xff}, at)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if r := comparedTo(t, disk, func(string) bool { return true }); len(r.Lacks) == 0 || r.Lacks[len(r.Lacks)-1].Path != journal && r.Lacks[0].Path != journal {
+			t.Errorf("byte %d: %+v", at, r)
+		}
+		if _, err := disk.Stat(journal); err != nil {
+			t.Errorf("byte %d: %v", at, err)
+		}
 	}
 }
 
@@ -124,7 +152,7 @@ func TestFileIsTriedAgainAtOnce(t *testing.T) {
 		faulty := vfstest.NewFaulty(left)
 		failed := 0
 		faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
-			if op.Kind == vfs.OpSyncData && op.Name == root+"/b" && failed < fails {
+			if op.Kind == vfs.OpWrite && op.Name == root+"/b" && failed < fails {
 				failed++
 				return vfstest.Fault{Err: syscall.EIO}
 			}
@@ -143,5 +171,28 @@ func TestFileIsTriedAgainAtOnce(t *testing.T) {
 		if got, err := vfs.ReadFile(left.CrashClone(vfs.Crash{}), root+"/b", 100); fails < rewriteTries && (err != nil || string(got) != "one") {
 			t.Errorf("%d failures: %q, %v", fails, got, err)
 		}
+	}
+}
+
+// TestFailedSyncIsNotTriedAgain: the system may have dropped what it could not write, and a second sync
+// would succeed without it.
+func TestFailedSyncIsNotTriedAgain(t *testing.T) {
+	fsys := vfs.NewCrashable()
+	s := begun(t, fsys, small())
+	journaled(t, s, made(t, s, root+"/b"), "one", 0)
+	faulty := vfstest.NewFaulty(fsys.CrashClone(vfs.Crash{}))
+	failed := 0
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpSyncData && op.Name == root+"/b" && failed == 0 {
+			failed++
+			return vfstest.Fault{Err: syscall.EIO}
+		}
+		return vfstest.Fault{}
+	})
+	o := small()
+	told := 0
+	o.Unwritable = func(string, error) error { told++; return nil }
+	if _, r, err := Open(faulty, o); err != nil || told != 1 || len(r.Kept) != 1 {
+		t.Errorf("told %d times, %+v, %v", told, r, err)
 	}
 }

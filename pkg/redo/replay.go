@@ -24,12 +24,12 @@ type Report struct {
 	Files   int   // that were written again
 	Bytes   int64 // that were written again
 	Damaged bool  // records are damaged, or cannot be read, that may have been acknowledged
-	// Kept are the journal's files if a file lacks writes of theirs: see Options.Unwritable.
-	Kept []string
-	// Retried are files that an earlier Open has kept and that were removed, since their writes are in
-	// the files now, and Unfit is what those that stay still have to offer: see Options.Retry.
-	Retried []string
-	Unfit   []Kept
+	// Kept are the paths of files of the journal that this or, with Options.Compare, an earlier Open has
+	// kept: see Options.Unwritable. Lacks says which files may lack what they hold. If none does, they are
+	// removed, and are in Dropped instead.
+	Kept    []string
+	Lacks   []Lack
+	Dropped []string
 	// OnDisk says that everything below the root was made durable, also what was never in
 	// the journal.
 	OnDisk bool
@@ -48,17 +48,14 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	if o.SyncAll || o.VolumeFrom > 0 {
 		recovery.volume, recovery.noVolume = vfs.OpenVolume(inner, o.Root)
 	}
-	err := recovery.replay()
-	if err == nil {
-		err = recovery.replayKept()
-	}
-	if err != nil {
+	if err := recovery.replay(); err != nil {
 		if recovery.volume != nil {
 			err = errors.Join(err, recovery.volume.Close())
 		}
 		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
 	}
-	s.unfit = recovery.report.Unfit
+	recovery.compareKept()
+	s.report = recovery.report
 	s.journal = &journal{
 		o: o, fs: inner, volume: volume{Volume: recovery.volume}, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
@@ -68,8 +65,13 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	return s, recovery.report, nil
 }
 
-// Unfit returns Report.Unfit of Open.
-func (s *FS) Unfit() []Kept { return s.unfit }
+// Lacks returns Report.Lacks of Open; of nil, nothing.
+func (s *FS) Lacks() []Lack {
+	if s == nil {
+		return nil
+	}
+	return s.report.Lacks
+}
 
 // Close settles all files and ends the journal. The files must not be written any more. Open
 // handles may still be closed.
@@ -174,7 +176,9 @@ func (y *recovery) rewriteEach(writes map[string][]again, settle func(vfs.File) 
 		g.Go(func() error {
 			name := filepath.Join(y.o.Root, path)
 			written, err := y.rewrite(name, all, settle)
-			if isDamage(err) && !last {
+			// A failed sync is not tried again: the system may have dropped what it could not write, also
+			// what is not in the journal.
+			if isDamage(err) && written == 0 && !last {
 				mu.Lock()
 				defer mu.Unlock()
 				if left == nil {
@@ -407,8 +411,8 @@ func (m *image) next(rest []byte) (rec record, at int64, ok bool) {
 	return record{}, 0, false
 }
 
-// rewrite repeats writes to a file, and calls settle at the end. A file that does not exist was
-// removed, or was never durable.
+// rewrite repeats writes to a file, and calls settle at the end. It has written nothing if it fails
+// before settle. A file that does not exist was removed, or was never durable.
 func (y *recovery) rewrite(path string, all []again, settle func(vfs.File) error) (written int64, err error) {
 	f, err := y.fs.OpenReadWrite(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -459,7 +463,9 @@ func (y *recovery) retire(m image) error {
 	}
 	path := halfPath(y.o.Dir, m.half)
 	kept := fmt.Sprintf("%s%s%d", path, keptInfix, m.head.generation)
-	y.report.Kept = append(y.report.Kept, kept)
+	if y.o.Compare == nil { // otherwise compareKept finds it
+		y.report.Kept = append(y.report.Kept, kept)
+	}
 	return errors.Join(y.fs.Rename(path, kept), y.fs.SyncDir(y.o.Dir))
 }
 

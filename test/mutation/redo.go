@@ -293,16 +293,20 @@ func replayMistakes() []mistake {
 			tests: tests, run: "LossOfOneRecord",
 		},
 		{
-			name: "a kept journal overwrites what a file has got since", file: "pkg/redo/kept.go",
-			old: "if same = false; is[i] != 0 {", with: "if same = false; is[i] != 0 && false {", tests: tests, run: "KeptJournal",
+			name: "a kept journal is removed although a file lacks its bytes", file: "pkg/redo/kept.go",
+			old: "if len(y.report.Lacks) > 0 {", with: "if false {", tests: tests, run: "KeptJournal",
 		},
 		{
-			name: "a kept journal is removed that has something to offer", file: "pkg/redo/kept.go",
-			old: "if left > 0 || m.damaged {", with: "if m.damaged {", tests: tests, run: "KeptJournal",
+			name: "a damaged journal that was kept is removed", file: "pkg/redo/kept.go",
+			old: "if m.damaged || m.holes || r.Damaged {", with: "if false {", tests: tests, run: "KeptJournal",
+		},
+		{
+			name: "a failed sync of a replayed file is tried again", file: "pkg/redo/replay.go",
+			old: "if isDamage(err) && written == 0 && !last {", with: "if isDamage(err) && !last {", tests: tests, run: "FailedSync",
 		},
 		{
 			name: "a disk that fails for a moment is not tried again", file: "pkg/redo/replay.go",
-			old: "if isDamage(err) && !last {", with: "if false {", tests: tests, run: "TriedAgain",
+			old: "if isDamage(err) && written == 0 && !last {", with: "if false {", tests: tests, run: "TriedAgain",
 		},
 	}
 }
