@@ -240,8 +240,9 @@ const SavedDelete = "delete"
 
 // RestoreChannel recreates a deleted channel at its last position. With replace, a channel with the name
 // that was created since, for example by a consumer that reconnected, is moved to that position and gets
-// the settings of the deleted one; its own position is saved, for UndoChannel. Without replace, such a
-// channel is refused with failure.ChannelAgain.
+// the settings of the deleted one; its own position is saved, for UndoChannel. It stays the channel that it
+// is: messages that were in the log for the deleted channel alone are not delivered. Without replace, such
+// a channel is refused with failure.ChannelAgain.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, replace bool) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -270,6 +271,9 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 }
 
 // replaceChannel gives a channel the settings of the deleted one of the same name, and saves its position.
+// Its version stays. To create it again with that of the deleted one, it would have to be deleted first,
+// which disconnects its consumers, of which one may create it before the restore does, and nothing would
+// keep its messages in the log meanwhile.
 func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) error {
 	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition}
 	_, saved, err := m.plan(ctx)
