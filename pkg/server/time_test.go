@@ -247,6 +247,40 @@ func TestSlowReaderGetsLargeMessage(t *testing.T) {
 	})
 }
 
+// The time for a large message held for all that came after it, and was longer than the message timeout,
+// after which the message is redelivered in any case.
+func TestTimeForLargeMessageIsBounded(t *testing.T) {
+	for _, x := range []struct {
+		name, settings string
+		reads          int // bytes of the body that the client reads
+		ended          time.Duration
+	}{
+		{"reads the message, and nothing after it", `{"heartbeat_interval":10000}`, 1000 << 10, 26 * time.Second},
+		{"reads nothing", `{"heartbeat_interval":10000,"msg_timeout":2000}`, 0, 19 * time.Second},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, _, conn := pipeServer(t, Options{})
+				start := time.Now()
+				var reading sync.WaitGroup
+				reading.Go(func() { _, _ = io.CopyN(io.Discard, conn, int64(x.reads)+70) }) // with three answers
+				_, _ = io.WriteString(conn, nsq.Magic+"IDENTIFY\n"+sized(x.settings)+"SUB t c\nRDY 1\nPUB t\n"+sized(strings.Repeat("x", 1000<<10)))
+				for {
+					if _, err := io.WriteString(conn, "NOP\n"); err != nil {
+						break
+					}
+					<-time.After(time.Second) // bubble time
+				}
+				if took := time.Since(start); took > x.ended {
+					t.Errorf("ended after %v", took)
+				}
+				_ = conn.Close()
+				reading.Wait()
+			})
+		})
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -30,7 +30,7 @@ const (
 	minWriteTimeout = 10 * time.Second
 	maxWriteTimeout = time.Minute
 	// slowestReader is the rate in bytes per second at which every client must be able to read: a
-	// large message gets that much more time.
+	// large message gets that much more time, at most that of its delivery.
 	slowestReader = 64 << 10
 )
 
@@ -52,6 +52,7 @@ type writer struct {
 
 	knows    bool          // the client knows the extensions
 	interval time.Duration // of heartbeats; 0: none
+	delivery time.Duration // how long a message may stay unanswered
 	next     time.Time     // when the next heartbeat is due
 	timer    *time.Timer
 	deadline time.Time // for writing to the socket
@@ -76,6 +77,7 @@ func (w *writer) apply(settings *nsq.Settings) {
 	w.limit = settings.OutputBufferSize
 	w.knows = settings.Knows
 	w.interval = settings.Heartbeat
+	w.delivery = settings.MsgTimeout
 	w.next = time.Now().Add(w.interval)
 	if w.timer != nil {
 		w.timer.Reset(w.untilBeat(time.Now()))
@@ -381,11 +383,11 @@ func (w *writer) write(data []byte) error {
 	if w.interval > 0 {
 		timeout = min(max(w.interval, minWriteTimeout), maxWriteTimeout)
 	}
-	timeout += time.Duration(len(data)/slowestReader) * time.Second
-	// The deadline is set between one and one and a half times the timeout ahead, so that it need
-	// not be set for each write.
+	timeout += min(time.Duration(len(data)/slowestReader)*time.Second, w.delivery)
+	// The deadline is between one and one and a half times the timeout ahead, so that it need not be
+	// set for each write.
 	now := time.Now()
-	if w.deadline.Before(now.Add(timeout)) {
+	if left := w.deadline.Sub(now); left < timeout || left > timeout+timeout/2 {
 		w.deadline = now.Add(timeout + timeout/2)
 		if err := w.link.conn.SetWriteDeadline(w.deadline); err != nil {
 			return err

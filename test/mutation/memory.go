@@ -179,7 +179,7 @@ func stockMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a large message has no more time than a small one", file: "pkg/server/writer.go",
-			old: "timeout += time.Duration(len(data)/slowestReader) * time.Second", with: "",
+			old: "timeout += min(time.Duration(len(data)/slowestReader)*time.Second, w.delivery)", with: "",
 			tests: []string{"./pkg/server"}, run: "TestSlowReaderGetsLargeMessage",
 		},
 		{
