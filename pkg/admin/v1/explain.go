@@ -98,16 +98,18 @@ func (d *diagnosis) ofThePlace() {
 		switch {
 		case p.Leader == "":
 			without = append(without, strconv.Itoa(p.Partition))
-			offline = earlier(offline, d.last("partition_offline", fmt.Sprintf("%s/%d", d.topic.Name, p.Partition)))
+			offline = earlier(offline, d.last(partitionOffline, fmt.Sprintf("%s/%d", d.topic.Name, p.Partition)))
 		case slices.Contains(d.now.MissingNodes, p.Leader):
 			silent = append(silent, fmt.Sprintf("%d (%s)", p.Partition, p.Leader))
-			down = earlier(down, d.last("node_down", p.Leader))
+			down = earlier(down, d.last(nodeDown, p.Leader))
 		}
 	}
 	if len(without) > 0 {
 		d.add(api.CauseNoLeader, int64(len(without)), "see brokerctl partition list --offline",
 			"%d of %d partitions have no leader: %s", len(without), len(d.topic.Partitions), strings.Join(without, ", "))
-		d.since(offline)
+		if d.since(offline); offline.IsZero() {
+			d.waiting()
+		}
 	}
 	if len(silent) > 0 {
 		d.add(api.CauseNoLeader, int64(len(silent)), "see brokerctl cluster health",
@@ -116,11 +118,27 @@ func (d *diagnosis) ofThePlace() {
 	}
 }
 
-// last returns when something last happened to an object; the zero time if that is not known.
-func (d *diagnosis) last(kind, object string) time.Time {
+// The kinds of events that begin a cause, each with those that end it.
+var (
+	nodeDown         = []string{"node_down", "node_up", "node_draining", "node_started", "node_joined", "node_removed"}
+	partitionOffline = []string{"partition_offline", "leader_elected", "leader_elected_unclean", "leader_yielded"}
+	topicPaused      = []string{"topic_paused", "topic_resumed"}
+	channelPaused    = []string{"channel_paused", "channel_resumed"}
+)
+
+// last returns when an event of the first kind last happened to an object; the zero time if that is not
+// known, because one of the other kinds has happened since, or one that does not name all of its objects.
+func (d *diagnosis) last(kinds []string, object string) time.Time {
 	for _, e := range slices.Backward(d.events) {
-		if e.Kind == kind && slices.Contains(strings.Fields(e.Object), object) {
+		if !slices.Contains(kinds, e.Kind) {
+			continue
+		}
+		named := slices.Contains(strings.Fields(e.Object), object)
+		if named && e.Kind == kinds[0] {
 			return time.Unix(0, e.At)
+		}
+		if named || strings.HasSuffix(e.Object, " more") {
+			break
 		}
 	}
 	return time.Time{}
@@ -157,12 +175,12 @@ func (d *diagnosis) ofTheOperator() {
 	name := d.topic.Name + "/" + d.now.Name
 	if d.now.Paused && unfinished(d.now) > 0 {
 		d.add(api.CausePaused, d.now.Depth, "brokerctl channel resume "+name, "the channel is paused; %d messages wait", d.now.Depth)
-		d.since(d.last("channel_paused", name))
+		d.since(d.last(channelPaused, name))
 	}
 	if heldBack(d.topic) {
 		d.add(api.CauseTopicPaused, d.topic.Depth, "brokerctl topic resume "+d.topic.Name,
 			"the topic is paused; %d messages published since then have not reached its channels", d.topic.Depth)
-		d.since(d.last("topic_paused", d.topic.Name))
+		d.since(d.last(topicPaused, d.topic.Name))
 	}
 }
 

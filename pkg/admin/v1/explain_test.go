@@ -265,15 +265,80 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 		}
 		e := explained(&topic, &before, &c, []*meta.Event{
 			{At: taken.Add(-time.Hour).UnixNano(), Kind: "topic_paused", Object: "t"},
+			{At: taken.UnixNano(), Kind: "topic_resumed", Object: "t"},
 			{At: taken.UnixNano(), Kind: "topic_paused", Object: "t"},
 			{At: now.UnixNano(), Kind: "topic_paused", Object: "other"},
-			{At: now.UnixNano(), Kind: "topic_resumed", Object: "t"},
+			{At: now.UnixNano(), Kind: "topic_resumed", Object: "other"},
 			{At: taken.UnixNano(), Kind: "channel_paused", Object: "t/c"},
 			{At: taken.UnixNano(), Kind: "partition_offline", Object: "a/1 t/0 b/0 and 3 more"},
 			{At: taken.UnixNano(), Kind: "node_down", Object: "n1"},
 		})
 		if len(e.Causes) == 0 || e.Causes[0].Since == nil || e.Causes[0].Since.Sub(x.since).Abs() > time.Second || !strings.Contains(e.Causes[0].What, x.says) {
 			t.Errorf("%s: %+v", name, e.Causes)
+		}
+	}
+}
+
+// The time of an earlier failure was given as that of the present one.
+func TestCauseIsNotSinceAnEarlierOne(t *testing.T) {
+	now := time.Now()
+	old, waits := now.Add(-time.Hour), now.Add(-3*time.Second)
+	topic := api.Topic{Name: "t", Partitions: []api.Partition{{Leader: "n1"}}}
+	paused := func(c *api.Channel) { c.Paused = true }
+	offline := func(t *api.Topic) { t.Partitions[0].Leader = "" }
+	for name, x := range map[string]struct {
+		change func(*api.Channel)
+		topic  func(*api.Topic)
+		events []*meta.Event // from an hour ago
+		since  time.Time     // zero: not known
+	}{
+		"the channel was resumed": {change: paused, events: []*meta.Event{{Kind: "channel_paused", Object: "t/c"}, {Kind: "channel_resumed", Object: "t/c"}}},
+		"another channel was resumed": {
+			change: paused, events: []*meta.Event{{Kind: "channel_paused", Object: "t/c"}, {Kind: "channel_resumed", Object: "t/d"}}, since: old,
+		},
+		"the topic was resumed": {
+			topic: func(t *api.Topic) { t.Paused, t.Depth = true, 3 }, events: []*meta.Event{{Kind: "topic_paused", Object: "t"}, {Kind: "topic_resumed", Object: "t"}},
+		},
+		"the node was up": {
+			change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, events: []*meta.Event{{Kind: "node_down", Object: "n1"}, {Kind: "node_up", Object: "n1"}},
+		},
+		"the node started": {
+			change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, events: []*meta.Event{{Kind: "node_down", Object: "n1"}, {Kind: "node_started", Object: "n1"}},
+		},
+		"an operator drains a node that is down": {
+			change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, events: []*meta.Event{{Kind: "node_down", Object: "n1"}, {Kind: "node_decommission", Object: "n1"}}, since: old,
+		},
+		"the partition had a leader": {
+			topic: offline, events: []*meta.Event{{Kind: "partition_offline", Object: "t/0"}, {Kind: "leader_elected", Object: "t/0"}}, since: waits,
+		},
+		"the partition may have had a leader": {
+			topic: offline, events: []*meta.Event{{Kind: "partition_offline", Object: "t/0"}, {Kind: "leader_elected", Object: "a/0 a/1 a/2 and 3 more"}}, since: waits,
+		},
+		"the partition is not named": {
+			topic: offline, events: []*meta.Event{{Kind: "partition_offline", Object: "a/0 a/1 a/2 and 3 more"}}, since: waits,
+		},
+		"nothing is known of the partition": {topic: offline, since: waits},
+	} {
+		c, topic := busyChannel(), topic
+		topic.Partitions = slices.Clone(topic.Partitions)
+		if x.change != nil {
+			x.change(&c)
+		}
+		if x.topic != nil {
+			x.topic(&topic)
+		}
+		before := c
+		for _, e := range x.events {
+			e.At = old.UnixNano()
+		}
+		var got time.Time
+		if e := explained(&topic, &before, &c, x.events); len(e.Causes) == 0 {
+			t.Errorf("%s: no cause", name)
+		} else if e.Causes[0].Since != nil {
+			got = *e.Causes[0].Since
+		}
+		if got.Sub(x.since).Abs() > time.Second {
+			t.Errorf("%s: since %v, want %v", name, got, x.since)
 		}
 	}
 }
