@@ -426,9 +426,12 @@ func (d *diagnosis) ofTheMessages() {
 	if d.now.InFlight > 0 || d.now.Deferred == 0 {
 		return
 	}
-	if d.now.Ordered && d.now.Depth > 0 {
-		d.add(api.CauseDeferred, d.now.Deferred, "wait until it is due, or deliver it now: brokerctl message advance "+d.topic.Name+"/"+d.now.Name+" --all",
+	if d.now.Ordered && d.now.Depth > 0 && len(d.found) == 0 { // what else delays the channel may be all
+		name := d.topic.Name + "/" + d.now.Name
+		d.add(api.CauseDeferred, d.now.Deferred,
+			"wait until it is due, or deliver it now: brokerctl message advance ID --channel "+d.now.Name+"; brokerctl message peek "+name+" --state deferred shows the id",
 			"the channel delivers in order, and its next message is deferred or was requeued with a delay: %d ready messages wait for it", d.now.Depth)
+		d.waiting()
 	}
 	if d.now.Depth == 0 {
 		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",

@@ -168,6 +168,18 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.Ordered, c.InFlight, c.Deferred, c.Consumers[0].InFlight = true, 0, 1, 0 },
 			causes: []api.CauseCode{api.CauseDeferred}, says: "10 ready messages wait", count: 1,
 		},
+		"deferred, in order, and the consumer requests nothing": {
+			before: func(c *api.Channel) {
+				c.Ordered, c.InFlight, c.Deferred, c.Consumers[0].InFlight, c.Consumers[0].Ready = true, 0, 1, 0, 0
+			},
+			causes: []api.CauseCode{api.CauseReadyZero}, says: "RDY 0", count: 1,
+		},
+		"deferred, in order, and paused": {
+			before: func(c *api.Channel) {
+				c.Ordered, c.Paused, c.InFlight, c.Deferred, c.Consumers[0].InFlight = true, true, 0, 1, 0
+			},
+			causes: []api.CauseCode{api.CausePaused}, says: "10 messages wait", count: 10,
+		},
 		"deferred, and others are in flight though the channel is in order": {
 			before: func(c *api.Channel) { c.Ordered, c.Deferred = true, 1 },
 			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "1 of 1", count: 2,
@@ -237,6 +249,9 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 		"no leader":             {change: func(*api.Channel) {}, since: taken, says: "have no leader", topic: func(t *api.Topic) { t.Partitions[0].Leader = "" }},
 		"a silent leader":       {change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, since: taken, says: "do not answer"},
 		"a rate":                {change: func(c *api.Channel) { c.RateLimited, c.OldestAge = true, api.Duration(now.Sub(taken)) }, since: taken, says: "per second"},
+		"deferred, in order": {change: func(c *api.Channel) {
+			c.Ordered, c.InFlight, c.Deferred, c.Consumers[0].InFlight, c.OldestAge = true, 0, 1, 0, api.Duration(now.Sub(taken))
+		}, since: taken, says: "delivers in order"},
 		"RDY 0, connected late": {change: func(c *api.Channel) {
 			c.InFlight, c.OldestAge = 0, api.Duration(now.Sub(left))
 			c.Consumers[0].InFlight, c.Consumers[0].Ready, c.Consumers[0].RequeuedTotal, c.Consumers[0].ConnectedAt = 0, 0, 0, taken
