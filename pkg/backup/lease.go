@@ -18,8 +18,8 @@ const (
 	leaseEnds    = time.Hour
 )
 
-// errLapsed is the error of an owner that was suspended for too long.
-var errLapsed = fate.Refuse("the command did not proceed for too long, and others may have deleted what it uses; repeat it")
+// errLapsed is the error of an owner that was suspended for too long, or whose marker was removed.
+var errLapsed = fate.Refuse("the command did not proceed for too long, or its backup was deleted; what it uses may be gone, repeat it")
 
 // lease is a marker in the repository.
 type lease struct {
@@ -43,10 +43,16 @@ func (l *lease) store(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the marker if it is time. It returns errLapsed if it is too late.
+// renew renews the marker if it is time. It returns errLapsed if it is too late, or if the marker was
+// removed: storing it again would hide that.
 func (l *lease) renew(ctx context.Context) error {
 	if err := l.check(); err != nil || l.r.now().Round(0).Sub(l.renewed) < leaseRenewed {
 		return err
+	}
+	if there, err := l.r.exists(ctx, l.name); err != nil {
+		return fmt.Errorf("look for %s: %w", l.name, err)
+	} else if !there {
+		return errLapsed
 	}
 	return l.store(ctx)
 }

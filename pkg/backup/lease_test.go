@@ -43,6 +43,29 @@ func TestBackupsAreNotDeletedWhileOneIsRead(t *testing.T) {
 	}
 }
 
+// TestDeletedBackupStaysDeleted also if its process goes on: its chunks may be gone.
+func TestDeletedBackupStaysDeleted(t *testing.T) {
+	r, path := store(t)
+	written(t, r, "b1", "x", "one")
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	work := begun(t, r, "b2")
+	w := work.Messages(nil)
+	check(t, w.Add(t.Context(), &Message{Body: []byte("two")}))
+	chunks, err := w.Close(t.Context())
+	check(t, err)
+	_, err = In(Dir(path)).Delete(t.Context(), []string{"b2"}, false)
+	check(t, err)
+	now = now.Add(leaseRenewed + time.Minute)
+	if err := work.KeepAlive(t.Context()); !errors.Is(err, errLapsed) {
+		t.Errorf("its marker is renewed: %v", err)
+	}
+	m := &Manifest{Format: Format, ID: "b2", Topics: []Topic{{Name: "t", Partitions: []Partition{{End: 1, Chunks: chunks}}}}}
+	if err := work.Complete(t.Context(), m); !errors.Is(err, errLapsed) || files(t, path) != "b1.json 1" {
+		t.Errorf("completed without its chunks: %v, left: %s", err, files(t, path))
+	}
+}
+
 // TestReadingEndsWhenItsMarkerIsTooOld: others may have deleted what it reads.
 func TestReadingEndsWhenItsMarkerIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,6 +137,14 @@ func TestMarkerOfAKilledProcessBlocksNobody(t *testing.T) {
 		if d, err := r.Prune(t.Context(), 1, true); err != nil || len(d.Interrupted) != 1 {
 			t.Errorf("%s: %+v, %v", about, d, err)
 		}
+	}
+	hidden := t.TempDir() // /proc with hidepid=2 has no entry of another user's process
+	if by.ended(hidden, by.encode()) {
+		t.Error("a process has ended whose entry is hidden")
+	}
+	by.PID = cmd.Process.Pid
+	if !by.ended(hidden, by.encode()) {
+		t.Error("a process has not ended that is unknown to the kernel")
 	}
 	check(t, os.WriteFile(marker, nil, 0o600)) // of another machine
 	if d, err := r.Delete(t.Context(), []string{"b2"}, false); err != nil || files(t, path) != "b1.json 1" {

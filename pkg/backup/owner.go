@@ -2,9 +2,11 @@ package backup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // owner identifies the process that stored a marker, as far as another process on the same machine
@@ -36,7 +38,7 @@ func thisOwner(root string) owner {
 func startOf(root string, pid int) (start string, runs bool) {
 	text, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", root, pid))
 	if err != nil {
-		return "", !os.IsNotExist(err)
+		return "", !os.IsNotExist(err) || known(pid)
 	}
 	const startField = 19 // behind the name in parentheses, which may contain anything
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
@@ -44,6 +46,13 @@ func startOf(root string, pid int) (start string, runs bool) {
 		return "", true
 	}
 	return fields[startField], true
+}
+
+// known reports whether the kernel may have a process. /proc with the option hidepid=2 hides those of
+// other users.
+func known(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err != nil || !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // encode returns the content of a marker.

@@ -264,6 +264,14 @@ func markerMistakes() []mistake {
 			old: "by.Boot != o.Boot || by.Space != o.Space", with: "by.Boot != o.Boot", tests: tests, run: "KilledProcess",
 		},
 		{
+			name: "a process of another user that /proc hides has ended", file: "pkg/backup/owner.go",
+			old: "!os.IsNotExist(err) || known(pid)", with: "!os.IsNotExist(err) || false && known(pid)", tests: tests, run: "KilledProcess",
+		},
+		{
+			name: "a backup completes that was deleted meanwhile", file: "pkg/backup/lease.go",
+			old: "} else if !there {", with: "} else if false {", tests: tests, run: "TestDeletedBackupStaysDeleted",
+		},
+		{
 			name: "a restore goes on whose marker is too old", file: "pkg/backup/lease.go",
 			old: "lapsed(err)", with: "_ = lapsed", tests: tests, run: "MarkerIsTooOld",
 		},
