@@ -99,7 +99,9 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 	var o config.Options
 	for _, s := range o.Settings() {
 		flag := cmd.Flags().VarPF(&flagValue{s, &flags}, s.Key, "", s.Doc)
-		flag.NoOptDefVal = s.Bare()
+		if s.IsBool() {
+			flag.NoOptDefVal = "true"
+		}
 	}
 	cmd.Flags().SortFlags = false
 	return &flags

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Setting describes one setting. The zero Setting is of no use; Settings
 // returns the real ones.
@@ -27,17 +24,8 @@ func (s Setting) FileKey() string { return strings.ReplaceAll(s.Key, "-", "_") }
 // list, or the words to choose from.
 func (s Setting) Type() string { return s.value.typeName() }
 
-// IsBool reports whether the value is true or false.
+// IsBool reports whether the flag needs no value.
 func (s Setting) IsBool() bool { _, ok := s.value.(typed[bool]); return ok }
-
-// Bare returns the value of a flag that is given without one: true for settings that can be true. ""
-// means that the flag needs a value.
-func (s Setting) Bare() string {
-	if s.IsBool() || slices.Contains(strings.Split(s.Type(), "|"), "true") {
-		return "true"
-	}
-	return ""
-}
 
 // IsList reports whether a flag may be repeated.
 func (s Setting) IsList() bool { _, ok := s.value.(typed[[]string]); return ok }
