@@ -195,6 +195,7 @@ func (n *Node) Run(ctx context.Context) error {
 		if _, known := s.Leader(); known {
 			lost = time.Now()
 		}
+		Awaited(n) // notes who has registered
 		if err := n.ensureMember(ctx, s, time.Since(lost) >= leaderless); err != nil {
 			if final(err) {
 				return err

@@ -282,28 +282,18 @@ func (n *Node) gather(ctx context.Context, others []seen) bool {
 	return true
 }
 
-// Awaited returns the nodes with which a node has bootstrapped its cluster, and which are not
-// registered in the metadata yet. Another process of the node knows none. It may be called at any
-// time.
-func Awaited(n *Node) (out []meta.NodeID) {
+// Awaited returns the nodes with which a node has bootstrapped its cluster, and which were never seen
+// in the metadata yet: a node that is removed later is not awaited. Another process of the node knows
+// none. It may be called at any time.
+func Awaited(n *Node) []meta.NodeID {
 	n.mu.Lock()
-	s, bound := n.store, n.bound
-	n.mu.Unlock()
-	if s == nil || len(bound) == 0 {
+	defer n.mu.Unlock()
+	if n.store == nil || len(n.bound) == 0 {
 		return nil
 	}
-	v := s.View()
-	for _, id := range bound {
-		if v.Node(id) == nil {
-			out = append(out, id)
-		}
-	}
-	if len(out) == 0 { // the cluster has formed: a node that is removed later is not awaited
-		n.mu.Lock()
-		n.bound = nil
-		n.mu.Unlock()
-	}
-	return out
+	v := n.store.View()
+	n.bound = slices.DeleteFunc(n.bound, func(id meta.NodeID) bool { return v.Node(id) != nil })
+	return slices.Clone(n.bound)
 }
 
 // join requests admission to the cluster of the members.
