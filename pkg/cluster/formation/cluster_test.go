@@ -307,14 +307,17 @@ func TestBootstrapNodeAwaitsTheOthers(t *testing.T) {
 		for _, step := range []struct{ registers, want string }{{"n1", "[n2 n3]"}, {"n2", "[n3]"}, {"n3", ""}} {
 			w.propose(step.registers)
 			w.await("n1 knows of "+step.registers, func() bool { return w.process("n1").open().View().Node(meta.NodeID(step.registers)) != nil })
-			if got := awaited("n1"); step.registers != "n3" && got != step.want {
+			if step.want == "" {
+				continue // nobody asks before n3 is removed
+			}
+			if got := awaited("n1"); got != step.want {
 				t.Errorf("after %s: awaits %s, not %s", step.registers, got, step.want)
 			}
 			if got := awaited("n2"); got != "[]" {
 				t.Errorf("n2 awaits %s", got)
 			}
 		}
-		time.Sleep(2 * DefaultInterval) // nobody asks in between
+		time.Sleep(2 * DefaultInterval)
 		if _, err := w.process("n1").open().Propose(t.Context(), meta.RemoveNode{ID: "n3"}); err != nil {
 			t.Fatal(err)
 		}
