@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -22,12 +23,15 @@ import (
 
 // Limits of Detailed.
 const (
-	// maxDetails is the maximum number of objects in an answer, each with a few series.
-	maxDetails = 20_000
+	// maxDetails is the maximum number of series in an answer. Each takes about half a kilobyte while the
+	// answer is made.
+	maxDetails = 100_000
 	// maxDetailing is the maximum number of answers that are made at a time; further requests are
 	// refused and must be retried.
 	maxDetailing = 2
-	maxPattern   = 1000 // bytes, of a regular expression
+	// detailTime is the maximum time of an answer, until its client has read it.
+	detailTime = 30 * time.Second
+	maxPattern = 1000 // bytes, of a regular expression
 )
 
 // Question is what Detailed needs to know of a node.
@@ -48,6 +52,8 @@ type detailFamily interface {
 	ask(q *Question)
 	// objects returns the number of objects.
 	objects(d *Detail) int
+	// series returns the maximum number of series of an object.
+	series() int
 	// put exports them.
 	put(s sink, d *Detail)
 }
@@ -147,6 +153,9 @@ func (f detailOf[T]) objects(d *Detail) (n int) {
 	return n
 }
 
+// series implements detailFamily.
+func (f detailOf[T]) series() int { return len(f.metrics) }
+
 // put implements detailFamily. The labels of clients are their own words: what cannot be exported
 // of them is replaced, and of two with the same labels one is exported.
 func (f detailOf[T]) put(s sink, d *Detail) {
@@ -223,7 +232,7 @@ func eachClient(d *Detail, yield func(*stats.Client, ...string)) {
 
 // Detailed serves the metrics of single objects: of the families and topics that a request selects
 // with its parameters family (names separated by commas) and topic (a regular expression for the
-// whole name). A request that selects no family, or too many objects, is answered with status 400
+// whole name). A request that selects no family, or too many series, is answered with status 400
 // and what to do. The answer is for people and for occasional scrapes: each request reads all
 // selected objects.
 func (m *Metrics) Detailed() http.Handler {
@@ -241,9 +250,11 @@ func (m *Metrics) Detailed() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		// Clients that do not read may not keep others waiting. Without deadlines there is no connection.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(detailTime))
 		one := prometheus.NewRegistry()
 		one.MustRegister(selected)
-		promhttp.HandlerFor(one, promhttp.HandlerOpts{Timeout: scrapeTimeout}).ServeHTTP(w, r)
+		promhttp.HandlerFor(one, promhttp.HandlerOpts{Timeout: detailTime}).ServeHTTP(w, r)
 	})
 }
 
@@ -264,7 +275,11 @@ func (m *Metrics) details(params url.Values) (*details, error) {
 		if _, err := regexp.Compile(pattern); err != nil {
 			return nil, fmt.Errorf("topic: %w", err)
 		}
-		chosen = regexp.MustCompile(`\A(?:` + pattern + `)\z`).MatchString
+		whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
+		if err != nil { // \Q without \E, for example
+			return nil, fmt.Errorf("topic: %w", err)
+		}
+		chosen = whole.MatchString
 	}
 	known := slices.Sorted(maps.Keys(detailFamilies))
 	for _, name := range slices.Compact(slices.Sorted(strings.SplitSeq(strings.Join(params["family"], ","), ","))) {
@@ -286,12 +301,13 @@ func (m *Metrics) details(params url.Values) (*details, error) {
 	out.detail = m.detail(q)
 	out.detail.Topics = slices.DeleteFunc(out.detail.Topics, func(t stats.Topic) bool { return !chosen(t.Name) })
 	out.detail.Followers = slices.DeleteFunc(out.detail.Followers, func(f operate.Follower) bool { return !chosen(f.Topic) })
-	n := 0
+	objects, series := 0, 0
 	for _, f := range out.families {
-		n += f.objects(&out.detail)
+		n := f.objects(&out.detail)
+		objects, series = objects+n, series+n*f.series()
 	}
-	if n > maxDetails {
-		return nil, fmt.Errorf("%d objects match, over %d: select fewer families, or topics with the parameter topic (a regular expression)", n, maxDetails)
+	if series > maxDetails {
+		return nil, fmt.Errorf("%d objects with %d series match, over %d series: select fewer families, or topics with the parameter topic (a regular expression)", objects, series, maxDetails)
 	}
 	return &out, nil
 }

@@ -142,6 +142,7 @@ func TestDetailsThatSelectNothing(t *testing.T) {
 		"family=topic,nonsense":        `family: "nonsense" is not one of channel, `,
 		"family=topic&topic=%5B":       "topic: error parsing regexp",
 		"family=topic&topic=%29%7C%28": "topic: error parsing regexp",
+		"family=topic&topic=%5CQa":     "topic: error parsing regexp",
 		"family=topic&topic=" + strings.Repeat("x", maxPattern+1): "topic: regular expression of 1001 bytes, must have at most 1000",
 	} {
 		if status, text, _ := askDetails(t, Detail{}, query); status != http.StatusBadRequest || !strings.HasPrefix(text, want) {
@@ -155,11 +156,13 @@ func TestDetailsThatSelectNothing(t *testing.T) {
 
 func TestDetailsAreBounded(t *testing.T) {
 	var d Detail
-	for i := range maxDetails + 1 {
+	limit := maxDetails / len(topicMetrics)
+	for i := range limit + 1 {
 		d.Topics = append(d.Topics, stats.Topic{Name: fmt.Sprintf("t%05d", i), QuotaUsed: -1})
 	}
-	few := Detail{Topics: d.Topics[:maxDetails:maxDetails]}
-	if status, text, _ := askDetails(t, d, "family=topic"); status != http.StatusBadRequest || !strings.HasPrefix(text, "20001 objects match, over 20000: select fewer families, or topics with the parameter topic") {
+	few := Detail{Topics: d.Topics[:limit:limit]}
+	want := fmt.Sprintf("10001 objects with %d series match, over 100000 series: select fewer families, or topics with the parameter topic", (limit+1)*len(topicMetrics))
+	if status, text, _ := askDetails(t, d, "family=topic"); status != http.StatusBadRequest || !strings.HasPrefix(text, want) {
 		t.Errorf("got %d %.200s", status, text)
 	}
 	if status, text, _ := askDetails(t, few, "family=topic"); status != http.StatusOK {
@@ -202,5 +205,28 @@ func TestFewDetailsAtATime(t *testing.T) {
 		if status := <-done; status != http.StatusOK {
 			t.Errorf("got %d", status)
 		}
+	}
+}
+
+// stalling is a client that does not read. It remembers until when it may take.
+type stalling struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+// SetWriteDeadline is what http.ResponseController calls.
+func (s *stalling) SetWriteDeadline(until time.Time) error {
+	s.until = until
+	return nil
+}
+
+// TestSlowReadersOfDetails: a client that does not read its answer makes others wait for less than
+// two scrapes of Prometheus.
+func TestSlowReadersOfDetails(t *testing.T) {
+	m := New(Options{Detail: func(Question) Detail { return Detail{} }})
+	w := &stalling{ResponseRecorder: httptest.NewRecorder()}
+	m.Detailed().ServeHTTP(w, httptest.NewRequest("GET", "/metrics/detailed?family=topic", nil))
+	if left := time.Until(w.until); left <= 0 || left > detailTime {
+		t.Errorf("it may take %v", left)
 	}
 }
