@@ -134,7 +134,7 @@ Each change is a request of its own: if one fails, those before it have been mad
 An alteration of replicas adds or removes replicas of a few partitions at a time; repeat the import until no change is
 left.`,
 		Example: `  brokerctl topic import topics.yaml --dry-run
-  brokerctl topic export -c staging | brokerctl topic import - -c prod`,
+  brokerctl topic export --context staging | brokerctl topic import - --context prod`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return h.Usage(errors.New("topic import requires a FILE, or - for standard input"))

@@ -34,10 +34,18 @@ type Channel struct {
 	Policy *api.PolicyPatch `json:"policy,omitempty"`
 }
 
-// parse reads a file in YAML, of which JSON is a part. An unknown field is an error.
+// parse reads a file in YAML, of which JSON is a part. An unknown field is an error, and so is a second
+// document.
 func parse(text []byte) (*File, error) {
-	var value any
-	if err := yaml.Unmarshal(text, &value); err != nil {
+	var value, second any
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&value); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch err := documents.Decode(&second); {
+	case err == nil:
+		return nil, errors.New("it has more than one YAML document: put all topics into one")
+	case !errors.Is(err, io.EOF):
 		return nil, err
 	}
 	raw, err := json.Marshal(value)
@@ -119,13 +127,10 @@ func write(w io.Writer, f *File) error {
 	return e.Close()
 }
 
-// block takes the style of JSON from a node and those below it.
+// block takes the braces and quotes of JSON from a node and those below it. Strings that need quotes
+// are quoted again when they are written.
 func block(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
-		n.Style = 0
-	} else if n.Kind == yaml.ScalarNode && n.Tag != "!!str" {
-		n.Style = 0
-	}
+	n.Style = 0
 	for _, c := range n.Content {
 		block(c)
 	}

@@ -113,9 +113,9 @@ func TestTrashRetention(t *testing.T) {
 	f := orders()
 	h := serverOf(t, f).Handler()
 	for _, test := range []struct{ patch, want string }{
-		{`{}`, `"retention_trash":"24h0m0s","retention_trash_ms":86400000`},
-		{`{"retention_trash":"1h"}`, `"retention_trash":"1h0m0s","retention_trash_ms":3600000`},
-		{`{"retention_trash_ms":0}`, `"retention_trash":"0s","retention_trash_ms":0`},
+		{`{}`, `"auto_retention_trash":true,"retention_trash":"24h0m0s","retention_trash_ms":86400000`},
+		{`{"retention_trash":"1h"}`, `"auto_retention_trash":false,"retention_trash":"1h0m0s","retention_trash_ms":3600000`},
+		{`{"retention_trash_ms":0}`, `"auto_retention_trash":false,"retention_trash":"0s","retention_trash_ms":0`},
 		{`{"retention_trash":"-1s"}`, `retention_trash must not be negative`},
 		{`{"retention_trash":"721h"}`, `retention of 721h0m0s in the trash`},
 	} {

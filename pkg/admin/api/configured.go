@@ -30,8 +30,8 @@ func pick[T any](field **T, p *Policy, name string, value T) {
 func (c *Config) Patch() ConfigPatch {
 	p := ConfigPatch{
 		Partitions: &c.Partitions, Sync: &c.Sync, Ordered: &c.Ordered, Ext: &c.Ext, Retention: &c.Retention, RetentionBytes: &c.RetentionBytes,
-		MaxMessageBytes: &c.MaxMessageBytes, KeyFrom: &c.KeyFrom, TTL: &c.TTL, RetentionTrash: &c.RetentionTrash, MaxBytes: &c.MaxBytes,
-		OnFull: &c.OnFull, ChannelPolicy: c.ChannelPolicy,
+		MaxMessageBytes: &c.MaxMessageBytes, KeyFrom: &c.KeyFrom, TTL: &c.TTL, MaxBytes: &c.MaxBytes, OnFull: &c.OnFull, Trace: &c.Trace,
+		ChannelPolicy: c.ChannelPolicy,
 	}
 	if !c.AutoReplicas {
 		p.Replicas = &c.Replicas
@@ -45,8 +45,8 @@ func (c *Config) Patch() ConfigPatch {
 	if c.DedupWindow > 0 {
 		p.DedupWindow = &c.DedupWindow
 	}
-	if c.Trace != TraceOff {
-		p.Trace = &c.Trace
+	if !c.AutoRetentionTrash {
+		p.RetentionTrash = &c.RetentionTrash
 	}
 	return p
 }

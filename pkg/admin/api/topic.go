@@ -11,30 +11,31 @@ const (
 
 // Config is the configuration of a topic.
 type Config struct {
-	Partitions       int      `json:"partitions"`
-	Replicas         int      `json:"replicas"`
-	AutoReplicas     bool     `json:"auto_replicas"` // no number was requested: up to three as nodes join
-	MinISR           int      `json:"min_isr"`       // publishes are refused below it
-	AutoMinISR       bool     `json:"auto_min_isr"`  // no number was requested: it follows the replicas
-	Sync             Sync     `json:"sync"`          // when an acknowledged message is on disk
-	SyncInterval     Duration `json:"sync_interval"` // counts unless sync is always
-	SyncIntervalMS   int64    `json:"sync_interval_ms"`
-	Ordered          bool     `json:"ordered"`   // channels deliver in order
-	Ext              bool     `json:"ext"`       // messages may carry a JSON header
-	Retention        Duration `json:"retention"` // finished messages older than this may go; 0s: at once
-	RetentionMS      int64    `json:"retention_ms"`
-	RetentionBytes   int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
-	MaxMessageBytes  int      `json:"max_message_bytes"` // largest body, at most the node's max-msg-size; 0: that
-	DedupWindow      Duration `json:"dedup_window"`      // how long a dedup id is stored once; 0s: no id was used yet
-	DedupWindowMS    int64    `json:"dedup_window_ms"`
-	KeyFrom          string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
-	TTL              Duration `json:"ttl"`      // messages that name none expire after this; 0s: they do not
-	TTLMS            int64    `json:"ttl_ms"`
-	MaxBytes         int64    `json:"max_bytes"`       // of the logs, each partition an equal share; 0: no limit
-	OnFull           string   `json:"on_full"`         // what happens to publishes beyond that
-	Trace            string   `json:"trace"`           // which messages are traced: off, on, 1/N, id:ID, with channel:NAME only there
-	RetentionTrash   Duration `json:"retention_trash"` // how long it can be restored once it is deleted; 0s: it cannot
-	RetentionTrashMS int64    `json:"retention_trash_ms"`
+	Partitions         int      `json:"partitions"`
+	Replicas           int      `json:"replicas"`
+	AutoReplicas       bool     `json:"auto_replicas"` // no number was requested: up to three as nodes join
+	MinISR             int      `json:"min_isr"`       // publishes are refused below it
+	AutoMinISR         bool     `json:"auto_min_isr"`  // no number was requested: it follows the replicas
+	Sync               Sync     `json:"sync"`          // when an acknowledged message is on disk
+	SyncInterval       Duration `json:"sync_interval"` // counts unless sync is always
+	SyncIntervalMS     int64    `json:"sync_interval_ms"`
+	Ordered            bool     `json:"ordered"`   // channels deliver in order
+	Ext                bool     `json:"ext"`       // messages may carry a JSON header
+	Retention          Duration `json:"retention"` // finished messages older than this may go; 0s: at once
+	RetentionMS        int64    `json:"retention_ms"`
+	RetentionBytes     int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
+	MaxMessageBytes    int      `json:"max_message_bytes"` // largest body, at most the node's max-msg-size; 0: that
+	DedupWindow        Duration `json:"dedup_window"`      // how long a dedup id is stored once; 0s: no id was used yet
+	DedupWindowMS      int64    `json:"dedup_window_ms"`
+	KeyFrom            string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
+	TTL                Duration `json:"ttl"`      // messages that name none expire after this; 0s: they do not
+	TTLMS              int64    `json:"ttl_ms"`
+	MaxBytes           int64    `json:"max_bytes"`            // of the logs, each partition an equal share; 0: no limit
+	OnFull             string   `json:"on_full"`              // what happens to publishes beyond that
+	Trace              string   `json:"trace"`                // which messages are traced: off, on, 1/N, id:ID, with channel:NAME only there
+	AutoRetentionTrash bool     `json:"auto_retention_trash"` // no time was requested: the default
+	RetentionTrash     Duration `json:"retention_trash"`      // how long it can be restored once it is deleted; 0s: it cannot
+	RetentionTrashMS   int64    `json:"retention_trash_ms"`
 	// ChannelPolicy is the default policy of the topic's channels; absent means the cluster's
 	// defaults.
 	ChannelPolicy *PolicyPatch `json:"channel_policy,omitempty"`
