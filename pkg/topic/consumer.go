@@ -51,6 +51,8 @@ type Consumer struct {
 	madeRoom bool
 	// address is that of the message read last; nil: for all channels.
 	address *Address
+	// mortal: the message read last has a time to live of its own.
+	mortal bool
 
 	probe     processing.Probe     // measures how long messages are processed
 	published processing.Published // empty if the channel keeps no times
@@ -313,6 +315,7 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 	if k.address = m.Address; m.Address != nil {
 		d.Timestamp = m.Address.Timestamp
 	}
+	k.mortal = m.TTL > 0
 	if m.TTL == 0 {
 		m.TTL = time.Duration(k.ch.p.ttl.Load())
 	}

@@ -185,3 +185,33 @@ func TestMovedMessageLivesAsLongAsItsOrigin(t *testing.T) {
 		want(t, name+", expired", r.take(1, b.now), "")
 	}
 }
+
+// A moved message without a time to live began a new life when its topic got one: the topic's time
+// counted from the last move.
+func TestMovedMessageIsAsOldAsItsOrigin(t *testing.T) {
+	for name, again := range map[string]bool{"delivered": false, "moved again": true} {
+		b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+		c := b.channel("c", 1)
+		r := b.join(c)
+		b.publishAll([]Message{{Body: []byte("a")}})
+		move := func() {
+			c.Tick(b.now)
+			want(t, name, r.take(1, b.now), "a")
+			b.now = b.now.Add(10 * time.Minute)
+			r.requeue(b.now, 9*time.Minute, "a")
+			b.moved()
+			b.now = b.now.Add(9 * time.Minute)
+		}
+		move()
+		SetTTL(b.p, time.Hour)
+		if again {
+			move()
+		}
+		b.now = t0.Add(time.Hour - 1)
+		c.Tick(b.now)
+		want(t, name+", until it expires", r.take(1, b.now), "a")
+		r.requeue(b.now, 0, "a")
+		b.now = t0.Add(time.Hour)
+		want(t, name+", expired", r.take(1, b.now), "")
+	}
+}

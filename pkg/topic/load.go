@@ -42,7 +42,7 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 // now.
 func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 	p := k.ch.p
-	passed := p.o.Ages.Age(livesSince(k.at.Batch(), k.address), now)
+	passed := p.o.Ages.Age(livesSince(k.at.Batch(), k.address, k.mortal), now)
 	if o < p.load.end {
 		passed = max(passed, now.Sub(p.load.at))
 	}
@@ -55,10 +55,11 @@ func ageOf(b commitlog.Batch) age.Batch {
 }
 
 // livesSince returns what an age.Clock needs to know of a message in a batch to count its time to live.
-// A copy is as old as its origin, unless it replaces that: then it has the rest of the time to live.
-func livesSince(b commitlog.Batch, a *Address) age.Batch {
+// A copy is as old as its origin, unless it replaces that and has a time to live of its own, as the record
+// says: then that is the rest.
+func livesSince(b commitlog.Batch, a *Address, own bool) age.Batch {
 	of := ageOf(b)
-	if a != nil && !a.Moves {
+	if a != nil && (!a.Moves || !own) {
 		of.Timestamp = a.Timestamp
 	}
 	return of

@@ -103,7 +103,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	if err != nil {
 		return Message{}, false
 	}
-	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address), now), time.Duration(v.p.ttl.Load()))
+	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address, m.TTL > 0), now), time.Duration(v.p.ttl.Load()))
 }
 
 // append appends messages and waits for the outcome.
