@@ -177,7 +177,6 @@ func (m *Memory) reserve(ctx context.Context, use Use, n int64, small bool) erro
 	c := &claim{use: use, n: n, granted: make(chan struct{})}
 	m.mu.Lock()
 	if !m.possible(use, n, small) { // it would wait forever, and block others
-		m.state.Refused++
 		m.mu.Unlock()
 		return failure.NoMemory
 	}
@@ -216,7 +215,6 @@ func (m *Memory) withdraw(c *claim, small bool) error {
 	for i, other := range *l {
 		if other == c {
 			*l = append((*l)[:i:i], (*l)[i+1:]...)
-			m.state.Refused++
 			m.grantLocked() // the following claims may be smaller
 			return failure.NoMemory
 		}
@@ -270,8 +268,23 @@ func (s *Share) Most() int {
 // MemoryWait, and then returns failure.NoMemory.
 func (s *Share) Reserve(ctx context.Context, n int) error {
 	if s.of != nil && n > 0 {
-		if err := s.of.reserve(ctx, s.use, int64(n), s.small(n)); err != nil {
-			return err
+		if s.of.reserve(ctx, s.use, int64(n), s.small(n)) != nil {
+			return s.Refuse()
+		}
+	}
+	s.held += int64(n)
+	return nil
+}
+
+// Await reserves n more bytes. If there is no memory, it waits until ctx ends, and then returns
+// failure.NoMemory: nobody is refused. After each MemoryWait it lets the claims behind it pass, which
+// may be smaller.
+func (s *Share) Await(ctx context.Context, n int) error {
+	if s.of != nil && n > 0 {
+		for s.of.reserve(ctx, s.use, int64(n), s.small(n)) != nil {
+			if ctx.Err() != nil || n > s.Most() {
+				return failure.NoMemory
+			}
 		}
 	}
 	s.held += int64(n)
@@ -295,7 +308,7 @@ func (s *Share) Try(n int) bool {
 	return true
 }
 
-// Refuse counts a refusal because of a failed Try, and returns failure.NoMemory.
+// Refuse counts a refusal because there was no memory, and returns failure.NoMemory.
 func (s *Share) Refuse() error {
 	if s.of != nil {
 		s.of.mu.Lock()

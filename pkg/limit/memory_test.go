@@ -147,6 +147,35 @@ func TestTakeIsRefusedWhenNothingIsReleased(t *testing.T) {
 	})
 }
 
+// A claim that is repeated until there is memory was counted as a refusal each second.
+func TestAwaitedMemoryIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(testBudget)
+		full := m.Share(Bodies)
+		if !full.Try(3 << 20) {
+			t.Fatal("no room")
+		}
+		began := time.Now()
+		time.AfterFunc(5*MemoryWait/2, full.Close)
+		s := m.Share(Bodies)
+		if err := s.Await(t.Context(), 1<<20); err != nil || time.Since(began) != 5*MemoryWait/2 || s.Held() != 1<<20 {
+			t.Errorf("%v after %v, %d held", err, time.Since(began), s.Held())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*MemoryWait/2)
+		defer cancel()
+		other := m.Share(Bodies)
+		if err := other.Await(ctx, 3<<20); !errors.Is(err, failure.NoMemory) || ctx.Err() == nil {
+			t.Errorf("%v, though there was no memory", err)
+		}
+		if err := other.Await(t.Context(), 3<<20+1); !errors.Is(err, failure.NoMemory) {
+			t.Errorf("%v: what never has room was waited for", err)
+		}
+		if u := m.Usage(); u.Refused != 0 || u.Waiting != 0 || other.Held() != 0 {
+			t.Errorf("%+v, %d held", u, other.Held())
+		}
+	})
+}
+
 func TestSmallTakesPassWaitingLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(testBudget)

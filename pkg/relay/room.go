@@ -129,13 +129,11 @@ func (m *room) plenty() bool {
 	return true
 }
 
-// reserve waits for memory for the next answer, in order with others, and continues to fetch.
+// reserve waits for memory for the next answer, in turn with others, and continues to fetch.
 func reserve(ctx context.Context, r *Relay, bytes int) {
 	share := r.Memory.Share(limit.Relays)
-	for share.Reserve(ctx, bytes) != nil {
-		if ctx.Err() != nil {
-			return
-		}
+	if share.Await(ctx, bytes) != nil {
+		return
 	}
 	r.mu.Lock()
 	m := &r.here.room
