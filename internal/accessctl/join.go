@@ -18,11 +18,12 @@ func JoinTokens(s *Shell) *cobra.Command {
 	cmd := s.group("join-token", "Admit new nodes by one-time tokens", createJoinToken(s), listJoinTokens(s), revokeJoinToken(s), requireJoinTokens(s))
 	cmd.Long = `Admit new nodes by one-time tokens. Without join tokens, a node that has the cluster secret or a certificate of
 the cluster's CA joins by itself. Once they are required, a node without data joins only with a token that was
-created for its id: a new node, and a node that was replaced or has lost its data. Nodes with data start without.
+created for its id: a new node, and a node that was replaced or has lost its data. Nodes with data start without. On
+the new node, the setting join-token-file is the file that create has written.
 
 All of these commands need the right admin, even while access control is off.`
 	cmd.Example = `  brokerctl node join-token require
-  brokerctl node join-token create n4 --out n4.join-token    then, on n4: join-token-file = "..."`
+  brokerctl node join-token create n4 --out n4.join-token`
 	return cmd
 }
 
@@ -100,7 +101,7 @@ func requiredText(required bool) string {
 	if required {
 		return "nodes without data need a join token to join the cluster"
 	}
-	return "join tokens are not required: nodes with the cluster secret or a certificate join without (brokerctl node join-token require)"
+	return "join tokens are not required: nodes with the cluster secret or a certificate join without one; brokerctl node join-token require changes that"
 }
 
 func revokeJoinToken(s *Shell) *cobra.Command {
@@ -123,8 +124,9 @@ func requireJoinTokens(s *Shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "require",
 		Short: "Admit nodes without data only with a join token",
-		Long:  `Admit nodes without data only with a join token, from now on; with --off, without. Members stay members.`,
-		Args:  s.need(0, 0, "no argument"),
+		Long: `From now on, the cluster admits a node without data only with a join token. --off ends that. Members stay
+members.`,
+		Args: s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.JoinTokens, error) {
 				return c.RequireJoinTokens(ctx, !off)

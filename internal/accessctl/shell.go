@@ -65,7 +65,7 @@ func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Acc
 // remove removes an object of a kind, and reports that.
 func (s *Shell) remove(cmd *cobra.Command, kind, name, done string, f func(context.Context, api.Access) error) error {
 	return answer(s, cmd, func(ctx context.Context, c api.Access) (any, error) { return nil, f(ctx, c) }, func(any) Answer {
-		return said(map[string]string{kind: name, "action": done}, name, "%s %s %s", kind, name, done)
+		return said(map[string]string{strings.ReplaceAll(kind, " ", "_"): name, "action": done}, name, "%s %s %s", kind, name, done)
 	})
 }
 

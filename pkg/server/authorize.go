@@ -108,7 +108,7 @@ func (a authenticating) answer(ctx context.Context, who authorized) error {
 // fail logs why AUTH failed. The client does not get the reason.
 func (r *rights) fail(why string) error {
 	r.link.srv.counters.authFailures.Add(1)
-	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed: the command of the client is refused", "error", why)
+	r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed: the client stays without rights", "error", why)
 	return nsq.Errorf(failure.AuthFailed, "AUTH failed")
 }
 
