@@ -287,18 +287,18 @@ func (r *Relay) Take(now time.Time, max int, emit func(*topic.Delivery) error) (
 	}
 	r.mu.Unlock()
 	defer r.fetch()
-	for i := range r.taken {
-		if err := emit(&r.taken[i].Delivery); err != nil {
-			r.mu.Lock()
-			r.here.giveBack(now, r.taken[i:])
-			r.mu.Unlock()
-			return i, err
+	n, err := 0, error(nil)
+	for n < len(r.taken) && err == nil {
+		if err = emit(&r.taken[n].Delivery); err == nil {
+			n++
 		}
 	}
-	n := len(r.taken)
+	r.mu.Lock()
+	r.here.delivered(now, r.taken[n:])
+	r.mu.Unlock()
 	clear(r.taken)
 	r.taken = r.taken[:0]
-	return n, nil
+	return n, err
 }
 
 // expireQueue drops messages that timed out here before the client took them.

@@ -23,6 +23,7 @@ const (
 type room struct {
 	share    limit.Share
 	arriving int // bytes of answers that are charged and not in the queue yet
+	out      int // bytes charged for messages that Take delivers now, and may give back
 	wanted   int // bytes of an answer for which there was no memory; 0: there is enough
 	spare    int // bytes that are reserved for the next answer
 	waiting  bool
@@ -34,7 +35,7 @@ func (m *room) cost(bytes int) int { return min(bytes, m.share.Most()) }
 
 // settle returns the memory that the queue has released.
 func (m *room) settle(q *queue) {
-	m.share.Give(m.share.Held() - q.held - m.arriving - m.spare)
+	m.share.Give(m.share.Held() - q.held - m.arriving - m.out - m.spare)
 }
 
 // close returns all memory, and ends the waiting for more.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -165,4 +166,35 @@ func TestReaderIsServedBesideClientsThatDoNotRead(t *testing.T) {
 			time.Sleep(2 * spareFor)
 		})
 	}
+}
+
+// The memory of messages that were being delivered was returned meanwhile, and they came back to the
+// queue without a charge.
+func TestMessagesThatComeBackAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := &rich{size: 200 << 10}, limit.NewMemory(64<<20)
+		r := l.from(m)
+		synctest.Wait()
+		full := errors.New("full")
+		charged := m.Usage().Uses[limit.Relays]
+		if n, err := r.Take(time.Now(), 10, func(*topic.Delivery) error {
+			r.mu.Lock()
+			r.here.room.settle(&r.here.queue) // as for an answer that arrives now
+			r.mu.Unlock()
+			return full
+		}); n != 0 || !errors.Is(err, full) {
+			t.Fatal(n, err)
+		}
+		if now := m.Usage().Uses[limit.Relays]; charged == 0 || now < charged {
+			t.Errorf("%d bytes are charged after all messages came back, %d before", now, charged)
+		}
+		if n, err := r.Take(time.Now(), 10, func(*topic.Delivery) error { return nil }); n == 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		r.Close()
+		synctest.Wait()
+		if used := m.Usage().Used; used != 0 {
+			t.Errorf("%d bytes are charged in the end", used)
+		}
+	})
 }

@@ -141,12 +141,17 @@ func (t *transit) reserve(now time.Time, max int, out []message) []message {
 	out = t.queue.shift(max, out)
 	for _, d := range out {
 		t.inFlight.add(d.ID, flight{d.since.Add(t.timeout), d.since.Add(t.maxTimeout)})
+		t.room.out += d.frees
 	}
 	return out
 }
 
-// giveBack returns messages that were reserved and not delivered.
-func (t *transit) giveBack(now time.Time, rest []message) {
+// delivered ends the delivery of reserved messages, and returns the rest, which was not delivered.
+func (t *transit) delivered(now time.Time, rest []message) {
+	t.room.out = 0
+	if len(rest) == 0 {
+		return
+	}
 	for _, d := range rest {
 		delete(t.inFlight.all, d.ID)
 	}

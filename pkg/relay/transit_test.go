@@ -43,7 +43,7 @@ func TestRequeuedMessagesTimeOutInTheQueue(t *testing.T) {
 			dropped += x.dropExpired(time.Now())
 		}, now, now)
 		mu.Lock()
-		x.giveBack(now, x.reserve(now, 1, nil))
+		x.delivered(now, x.reserve(now, 1, nil))
 		if n := len(x.inFlight.all); n != 0 {
 			t.Errorf("%d in flight", n)
 		}
