@@ -41,6 +41,7 @@ type chair struct {
 
 	serving       atomic.Bool                         // the node has started
 	yielding      atomic.Bool                         // the role is being transferred, because a disk does not respond
+	since         atomic.Pointer[time.Time]           // when this node became the controller; nil: it is not
 	decision      atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects      chan meta.NodeID                    // to probe
 	alarm         signal.Signal                       // a connection to a member broke
@@ -98,6 +99,8 @@ func (c *chair) former(id meta.NodeID) controller.Former {
 func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
+	c.since.Store(new(time.Now()))
+	defer c.since.Store(nil)
 	c.work.start(func() { c.awaitDeposition(ctx, depose) })
 	if c.store.Barrier(ctx) != nil { // deposed before it had applied all committed entries
 		return
@@ -152,6 +155,13 @@ func (c *chair) suspect(id meta.NodeID) {
 	}
 }
 
+// mayYield reports whether this node has been the controller for long enough to transfer the role
+// because its disk is slow.
+func (c *chair) mayYield() bool {
+	since := c.since.Load()
+	return since != nil && time.Since(*since) >= yieldFirst
+}
+
 // yield transfers the controller role, if this node has it and no transfer is in progress. It does
 // not wait.
 func (c *chair) yield() {
@@ -164,7 +174,7 @@ func (c *chair) yield() {
 		defer cancel()
 		if err := c.store.Members().YieldLead(ctx); err != nil {
 			c.log.Warn("disk stalled and controller role not transferred; retrying", "error", err)
-			beat.Pause(ctx, yieldAgain)
+			beat.Pause(c.work.ctx, yieldAgain) // the time of ctx may be over
 		}
 	}) {
 		c.yielding.Store(false)

@@ -27,6 +27,9 @@ const (
 	watchEvery      = 400 * time.Millisecond
 	transferTimeout = 2 * time.Second // for another node to take over the controller role
 	yieldAgain      = time.Second     // after a transfer that had no effect because of a stalled disk
+	// yieldFirst is how long a new controller keeps the role although its disk is slow. If all disks are,
+	// the role would go in circles.
+	yieldFirst      = 10 * time.Second
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
 	handoverLimit   = 64 // leaders asked at a time
@@ -77,7 +80,7 @@ type Options struct {
 	Store func(*raftstore.Options)
 	// DiskSilent, if set, returns for how long the disk of the node's partitions has not responded. It
 	// must not block. Once that, or a write to the metadata, has taken half of DiskTimeout (0:
-	// DefaultDiskTimeout), the node transfers the controller role. After DiskTimeout it tells the
+	// DefaultDiskTimeout), the node transfers the controller role, unless it has just received it. After DiskTimeout it tells the
 	// controller that it does not serve, so that other nodes take over its partitions, and sends no
 	// heartbeats as the controller.
 	DiskSilent  func() time.Duration

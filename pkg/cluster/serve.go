@@ -238,10 +238,11 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 }
 
 // standBack records for how long a disk of this node has not responded: see Options.DiskSilent. The
-// controller role is transferred first, because a metadata leader whose write hangs cannot do that.
+// controller role is transferred first, because a metadata leader whose write hangs cannot do that. A
+// new controller keeps it until the timeout: all disks may be slow, and the successor's as well.
 func (d *desk) standBack(silent, timeout time.Duration) {
 	d.stalled.Store(silent >= timeout)
-	if silent >= timeout/2 {
+	if silent >= timeout || silent >= timeout/2 && d.chair.mayYield() {
 		d.chair.yield()
 	}
 }

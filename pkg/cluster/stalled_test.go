@@ -28,7 +28,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 			w.start(three...)
 			w.formed(3, 3)
 			w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
-			w.sleep(3 * time.Second) // the controller has heard from every node
+			w.sleep(yieldFirst + time.Second) // the controller has heard from every node, and may yield
 			controller := w.leader().name
 			name, other := three[0], three[1]
 			for (name == controller) != leads {
@@ -76,4 +76,32 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestControllerStaysWhileAllDisksAreSlow: with a sync of 1.5 s everywhere, the successor is no better.
+func TestControllerStaysWhileAllDisksAreSlow(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		var since atomic.Pointer[time.Time]
+		w.options = func(_ string, o *Options) {
+			o.DiskSilent = func() time.Duration {
+				if began := since.Load(); began != nil {
+					return time.Since(*began) % (1500 * time.Millisecond)
+				}
+				return 0
+			}
+		}
+		w.start(three...)
+		w.formed(3, 3)
+		since.Store(new(time.Now()))
+		moves, last := 0, w.leader().name
+		for range 600 {
+			w.sleep(100 * time.Millisecond)
+			if l := w.leader(); l != nil && l.name != last {
+				moves, last = moves+1, l.name
+			}
+		}
+		if most := int(time.Minute / yieldFirst); moves > most {
+			t.Errorf("another controller %d times in a minute, want at most %d", moves, most)
+		}
+	})
 }

@@ -22,8 +22,13 @@ func headlessMistakes() []mistake {
 		},
 		{
 			name: "a controller whose disk hangs stays", file: "pkg/cluster/serve.go",
-			old: "if silent >= timeout/2 {", with: "if false {",
+			old: "if silent >= timeout || silent >= timeout/2 && d.chair.mayYield() {", with: "if false {",
 			tests: []string{"./pkg/cluster"}, run: "StalledDisk",
+		},
+		{
+			name: "the controller role goes in circles while all disks are slow", file: "pkg/cluster/serve.go",
+			old: "silent >= timeout/2 && d.chair.mayYield()", with: "silent >= timeout/2",
+			tests: []string{"./pkg/cluster"}, run: "AllDisksAreSlow",
 		},
 		{
 			name: "replicas join without proof of what they hold", file: "pkg/meta/commands_partition.go",
