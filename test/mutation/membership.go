@@ -99,8 +99,13 @@ func formingMistakes() []mistake {
 	return []mistake{
 		{
 			name: "an ephemeral topic of a dead node stays", file: "pkg/cluster/controller/core.go",
-			old: "d.Commands = lost(s, d.Troubles)", with: "_ = lost(s, d.Troubles)",
+			old: "d.Commands = c.lost(s, d.Troubles, now)", with: "_ = c.lost(s, d.Troubles, now)",
 			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
+		},
+		{
+			name: "an ephemeral topic of a node that answers is deleted", file: "pkg/cluster/controller/core.go",
+			old: "return c.answers(id, now)", with: "return false",
+			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfAnsweringNodeStays",
 		},
 		{
 			name: "an ephemeral topic of a paused node is deleted", file: "pkg/cluster/controller/core.go",

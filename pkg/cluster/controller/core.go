@@ -86,7 +86,7 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 		d.Commands = c.balance(s, nodes, now)
 	}
 	if len(d.Commands) == 0 && now.Sub(c.calm) >= ephemeralAfter {
-		d.Commands = lost(s, d.Troubles)
+		d.Commands = c.lost(s, d.Troubles, now)
 	}
 	c.seen, c.nodes, c.looked = s.Snapshot(), nodes, now
 	c.settled, c.troubles = len(d.Commands) == 0, d.Troubles
@@ -94,12 +94,16 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 }
 
 // lost deletes the ephemeral topics that have no leader. Their messages were in the memory of nodes that
-// are dead; the next client that uses such a name creates it on a living node.
-func lost(s *meta.State, troubles []Trouble) (all []meta.Command) {
+// are dead; the next client that uses such a name creates it on a living node. A node that answers again,
+// but still counts as dead because it died repeatedly, has its messages.
+func (c *Core) lost(s *meta.State, troubles []Trouble, now time.Time) (all []meta.Command) {
+	kept := func(p meta.Partition) bool {
+		return p.Leader != "" || slices.ContainsFunc(p.Replicas, func(id meta.NodeID) bool { return c.answers(id, now) })
+	}
 	for _, x := range troubles {
 		t := s.Topic(x.Topic)
 		if x.Kind != TroubleOffline || x.Partition != 0 || !meta.IsEphemeral(x.Topic) ||
-			slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Leader != "" }) {
+			slices.ContainsFunc(t.Partitions, kept) {
 			continue
 		}
 		all = append(all, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})

@@ -60,7 +60,7 @@ func (d *Detector) Succeed(f Former) { d.former = f }
 
 // Heard records an answer of a node and its incarnation. An answer of a process other than the
 // registered one does not count as a sign of life. The incarnation is 0 while a process does not
-// serve: it is not registered yet, or its disk does not respond.
+// serve: it starts or stops, or its disk does not respond.
 func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 	p := d.nodes[id]
 	if p == nil || incarnation != p.incarnation {
@@ -164,6 +164,12 @@ func (d *Detector) AliveSince(id meta.NodeID) time.Time {
 	return time.Time{}
 }
 
+// answers reports whether the node is heard from, also while it still counts as dead.
+func (d *Detector) answers(id meta.NodeID, now time.Time) bool {
+	p := d.nodes[id]
+	return p != nil && !p.steady.IsZero() && now.Sub(p.heard) < d.opts.SessionTimeout
+}
+
 // forget drops all observations except deaths.
 func (d *Detector) forget(now time.Time) {
 	for _, p := range d.nodes {
@@ -225,7 +231,7 @@ func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool
 	case p.alive && p.confirmed:
 		return d.died(n, p, now, "connection refused twice"), true
 	case p.alive && silent && p.unserving.After(p.heard):
-		return d.died(n, p, now, "answers that it does not serve: its disk has stalled"), true
+		return d.died(n, p, now, "answers that it does not serve: it starts or stops, or its disk has stalled"), true
 	case p.alive && silent:
 		return d.died(n, p, now, "session timed out"), true
 	case !p.alive && !silent && !p.steady.IsZero() && now.Sub(p.steady) >= d.hold(p, now):

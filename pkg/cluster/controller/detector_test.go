@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -109,6 +110,25 @@ func TestDetector(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A process that starts or stops gives the same answer as one whose disk has stalled.
+func TestVerdictNamesEachReasonNotToServe(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.start("a", "")
+	w.start("b", "")
+	d := NewDetector(Options{}, "a", w.clock())
+	why := ""
+	for end := w.now + 2*DefaultSessionTimeout; w.now < end; w.now += step {
+		verdicts, _, _ := d.Tick(&w.state, w.clock())
+		for _, v := range verdicts {
+			why = cmp.Or(why, v.Why)
+		}
+		d.Heard("b", 0, w.clock())
+	}
+	if want := "answers that it does not serve: it starts or stops, or its disk has stalled"; why != want {
+		t.Errorf("%q, want %q", why, want)
 	}
 }
 

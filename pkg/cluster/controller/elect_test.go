@@ -167,3 +167,35 @@ func TestEphemeralTopicOfDeadNodeIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A node that died several times in a minute counts as dead for up to ten seconds after it answers again:
+// its topics are there.
+func TestEphemeralTopicOfAnsweringNodeStays(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range ids("a,b,c") {
+		w.start(id, "")
+	}
+	w.core = New(w.opts, "a", w.clock())
+	w.topic("x#ephemeral", 1, [][]meta.NodeID{ids("c")})
+	w.run(2 * time.Second)
+	for range 6 {
+		for _, b := range []behaviour{silent, answers} {
+			w.nodes["c"] = b
+			for alive := b == answers; w.core.Alive("c") != alive; {
+				w.run(step)
+			}
+		}
+	}
+	if w.state.Topic("x#ephemeral") == nil {
+		t.Fatalf("it was deleted while the node answered\n%s", w.log.String())
+	}
+	w.nodes["c"] = silent
+	w.run(2 * time.Second)
+	w.nodes["c"] = answers
+	w.run(time.Second) // not for long enough
+	w.nodes["c"] = silent
+	w.run(20 * time.Second)
+	if w.state.Topic("x#ephemeral") != nil {
+		t.Error("it stays although its node is silent")
+	}
+}

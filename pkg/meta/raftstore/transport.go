@@ -21,7 +21,7 @@ const (
 )
 
 // errStalled fails what a leader with a stalled disk would send.
-var errStalled = errors.New("metadata disk stalled: nothing is sent to followers until it responds")
+var errStalled = errors.New("a disk of this node has stalled: nothing is sent to followers until it responds")
 
 // transport is the library's NetworkTransport behind one wrapper. It adds, alters and reorders no
 // message, and answers none in a member's place. It does three things that a network may do at any
