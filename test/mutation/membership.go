@@ -103,6 +103,11 @@ func formingMistakes() []mistake {
 			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",
 		},
 		{
+			name: "a node without data needs the file of its join token", file: "pkg/cluster/formation/node.go",
+			old: "if errors.Is(err, fs.ErrNotExist) { // the file", with: "if false { // the file",
+			tests: []string{"./pkg/cluster/formation"}, run: "JoinToken",
+		},
+		{
 			name: "an ephemeral topic of a node that answers is deleted", file: "pkg/cluster/controller/core.go",
 			old: "return c.answers(id, now)", with: "return false",
 			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfAnsweringNodeStays",

@@ -113,8 +113,11 @@ func (w *world) startAt(name, address, dir string) *process {
 	p.node = New(Options{
 		Node: id, Address: address, Session: w.sessions, Join: w.join, Expect: w.expect, HasState: state,
 		Call: w.call(address), JoinToken: func() (string, error) {
-			if w.token(name) == "unreadable" {
+			switch w.token(name) {
+			case "gone":
 				return "", os.ErrNotExist
+			case "unreadable":
+				return "", os.ErrPermission
 			}
 			return w.token(name), nil
 		},

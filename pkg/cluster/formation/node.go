@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -51,7 +52,7 @@ type Options struct {
 	// HasState reports that the node already has metadata to open.
 	HasState bool
 	// JoinToken returns the node's join token; "": it has none. It is called when the node joins a
-	// cluster. nil: there is none.
+	// cluster. nil: there is none. After an fs.ErrNotExist the node asks without a token.
 	JoinToken func() (string, error)
 	// Call makes the node at an address Handle a request, and returns its answer. It returns
 	// ErrSelf for this node's own address.
@@ -305,6 +306,10 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 		return errors.New("this node is promised to another bootstrap node")
 	}
 	proof, err := prove(&n.o, members[0].Cluster, n.self)
+	var gone error
+	if errors.Is(err, fs.ErrNotExist) { // the file may be deleted when the node has joined, and it may join again
+		gone, err = err, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -312,10 +317,16 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported(), Proof: proof})
 		if err = a.err; err == nil {
 			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
+			if gone != nil {
+				n.o.Logger.Warn("joined without the join token, whose file does not exist; the cluster does not require one", "error", gone)
+			}
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.into = a.Cluster
 			return nil
+		}
+		if gone != nil && errors.Is(err, ErrJoinToken) {
+			err = fmt.Errorf("%w; %w", err, gone)
 		}
 		if final(err) {
 			return err

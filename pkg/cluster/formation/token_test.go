@@ -81,7 +81,9 @@ func TestJoinTokenAdmitsItsNodeOnce(t *testing.T) {
 			{"n4", "", "join token required; on a member of the cluster, run brokerctl node join-token create n4 --out FILE, and set join-token-file of n4 to that file"},
 			{"n5", token, "join token is for another node"},
 			{"n5", late, "join token has expired"},
-			{"n5", "unreadable", os.ErrNotExist.Error()},
+			{"n5", "unreadable", os.ErrPermission.Error()},
+			{"n5", "gone", os.ErrNotExist.Error()},
+			{"n5", "gone", "brokerctl node join-token create n5"},
 			{"n5", "something else", "not a join token"},
 		} {
 			w.give(test.node, test.token)
@@ -180,6 +182,9 @@ func TestJoinTokenIsNotRequiredByDefault(t *testing.T) {
 		w.give("n4", token) // of another node: not required, so without effect
 		w.start("n4")
 		w.formed(4, 4)
+		w.give("n5", "gone")
+		w.start("n5")
+		w.formed(5, 5)
 		all := raftstore.AccessOf(w.leader().open()).JoinTokens()
 		if acts := meta.JournalOf(w.leader().open().View()).Acts(); len(all) != 1 || all[0].Used == 0 || len(acts) != 1 {
 			t.Errorf("tokens %+v, %d entries in the audit log", all, len(acts))
