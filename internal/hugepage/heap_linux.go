@@ -38,7 +38,7 @@ func NewHeap(object *byte) *Heap {
 	return &Heap{object: object, size: uintptr(size), page: uintptr(os.Getpagesize()), done: map[uintptr]bool{}}
 }
 
-// Move moves the parts of the heap that are nearly full of used pages into huge pages, and returns
+// Move moves the parts of the heap whose pages are all resident into huge pages, and returns
 // how many parts it had not moved before. It costs little for those that are there already. After an
 // error other parts may have moved. nil has nothing to move.
 func (h *Heap) Move() (moved int, err error) {

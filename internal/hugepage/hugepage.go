@@ -3,18 +3,15 @@
 // and in a virtual machine several times as long. A huge page has 512 times the memory for one
 // lookup.
 //
-// Only parts that are nearly full are moved, so that the process takes little more memory, and
+// Only parts that are completely resident are moved, so that the process takes no more memory, and
 // what the collector returns to the system stays returned: no mapping is marked for the system to
-// fill.
+// fill. The memory limit of the runtime does not count what it has returned.
 package hugepage
-
-// fullPart is the share, as a divisor, of a part that may be unused.
-const fullPart = 8
 
 // parts are consecutive parts of a span, by number.
 type parts struct{ from, to int }
 
-// full returns the rows of parts of n pages each of which nearly all are resident. The first bit of
+// full returns the rows of parts of n pages each of which all are resident. The first bit of
 // each byte says that a page is.
 func full(resident []byte, n int) (all []parts) {
 	for i := range len(resident) / n {
@@ -23,7 +20,7 @@ func full(resident []byte, n int) (all []parts) {
 			used += int(r & 1)
 		}
 		switch k := len(all); {
-		case used < n-n/fullPart:
+		case used < n:
 		case k > 0 && all[k-1].to == i:
 			all[k-1].to++
 		default:

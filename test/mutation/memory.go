@@ -4,8 +4,8 @@ package main
 func heapMistakes() []mistake {
 	return []mistake{
 		{
-			name: "memory that is hardly used moves into huge pages", file: "internal/hugepage/hugepage.go",
-			old: "case used < n-n/fullPart:", with: "case used < 1:",
+			name: "memory that was returned moves into huge pages", file: "internal/hugepage/hugepage.go",
+			old: "case used < n:", with: "case used < n-1:",
 			tests: []string{"./internal/hugepage"}, run: "TestFull",
 		},
 		{
