@@ -211,4 +211,87 @@ func TestRestoredChannelHasLongRequeuedMessages(t *testing.T) {
 	again := l.subscribe("t", "c", 0)
 	again.idle() // it is not due
 	l.eventually("the message is known", func() bool { return deferred() == 1 })
+	again.Close()
+
+	// Also after another deletion.
+	if err := l.at("n1").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.at("n3").Contents.RestoreChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	last := l.subscribe("t", "c", 0)
+	last.idle()
+	l.eventually("the message is known again", func() bool { return deferred() == 1 })
+	// A copy that the restored channel makes is for it.
+	l.mustPut("t", 0, "later, too")
+	if err := last.Requeue(last.takeSome(1)[0].ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("another message is copied", func() bool {
+		return l.at("n1").Host.Lookup("t").Led(0).Part.Log().CommittedEnd() > 3 && deferred() == 2
+	})
+}
+
+// A restored channel had the version of the deleted one: its positions were compared with those of that one
+// on a replica that was down meanwhile, and it counted as placed on the replicas since long ago.
+func TestRestoredChannelHasItsOwnPositions(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "0", "1", "2", "3")
+	c := l.subscribe("t", "c", 0)
+	taken := c.takeSome(4)
+	for _, i := range []int{0, 2} {
+		if err := c.Finish(taken[i].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	if err := l.at("n1").Host.Lookup("t").Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.stop("n3")
+	l.inSync("t", 0, 2)
+	if err := l.at("n1").Contents.SeekChannel(ctx, "t", "c", operate.SeekTo{Start: true}); err != nil {
+		t.Fatal(err)
+	}
+	was := l.store.Topic("t").Channels["c"].Version
+	if err := l.at("n1").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	// The command alone: the restoring node has yet to return the channel to its position.
+	r, err := l.store.Propose(ctx, meta.CreateChannel{Topic: "t", Channel: "c", Version: was})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Channel.Version <= was || r.Channel.Addressed() != uint64(was) {
+		t.Errorf("restored as version %d, addressed as %d; deleted was %d", r.Channel.Version, r.Channel.Addressed(), was)
+	}
+	if err := l.at("n2").Directory.CreateChannel(ctx, "t", "c", false); err != nil { // as a consumer that subscribes does
+		t.Fatal(err)
+	}
+	if at := l.at("n2").Host.Lookup("t").ConvergedTo(); at < r.Index {
+		t.Errorf("a consumer subscribed when the leaders had applied the metadata as of %d, before it was restored at %d", at, r.Index)
+	}
+	saved := meta.HistoryOf(l.store.View()).Of(l.store.Topic("t"), "c")
+	if len(saved) != 2 || saved[0].Verb != operate.SavedDelete || saved[0].Version != was {
+		t.Fatalf("saved: %+v", saved)
+	}
+	if _, err := l.at("n1").Contents.RestoreChannel(ctx, "t", "c", true); err != nil {
+		t.Fatal(err)
+	}
+	l.start("n3")
+	l.inSync("t", 0, 3)
+	l.elect("t", 0, "n3")
+	again := l.subscribe("t", "c", 0)
+	for i, d := range again.takeSome(4) {
+		if want := fmt.Sprint(i); string(d.Body) != want {
+			t.Errorf("delivers %q, want %q: it was moved to the start", d.Body, want)
+		}
+	}
 }

@@ -149,13 +149,13 @@ func (w *Worker) end(s Source, err error) {
 }
 
 // Bring brings a dead letter back to the channel that failed. Other channels of the topic skip it.
-// version distinguishes the channel from an earlier one with its name. A time to live counts from
+// to distinguishes the channel from an earlier one with its name. A time to live counts from
 // now. done is called once.
-func (w *Worker) Bring(ctx context.Context, l *Letter, version uint64, ttl time.Duration, done func(error)) {
+func (w *Worker) Bring(ctx context.Context, l *Letter, to uint64, ttl time.Duration, done func(error)) {
 	o := &l.Origin
 	m := topic.Message{
 		Body: l.Seen.Message.Body, TraceID: l.Seen.Message.TraceID, Key: l.Seen.Message.Key, Header: o.Header,
-		Address: &topic.Address{Channel: version, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
+		Address: &topic.Address{Channel: to, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
 	}
 	if ttl > 0 {
 		m.TTL = ttl + max(0, time.Since(time.Unix(0, o.FirstTimestampNS)))

@@ -355,7 +355,9 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 	if meta.IsEphemeral(channel) {
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}
-	if c := h.Config().Channels[channel]; c != nil {
+	// What is hosted may lag behind, with a channel that has been deleted and restored meanwhile.
+	if t := d.o.Meta.Topic(name); t != nil && t.Incarnation == h.Incarnation && t.Channels[channel] != nil {
+		c := t.Channels[channel]
 		return notApplied(host.Concerning(d.leaders.converge(ctx, name, uint64(c.Version)), channel))
 	}
 	c.Incarnation, c.CreatedAt = h.Incarnation, time.Now().UnixNano()

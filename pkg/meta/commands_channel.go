@@ -22,8 +22,8 @@ type CreateChannel struct {
 	Channel     string       `json:"channel"`
 	Order       policy.Order `json:"order,omitempty"`
 	CreatedAt   int64        `json:"created_at"` // ns since 1970
-	// Version is that of a deleted channel with the name, which is restored with the messages that are
-	// addressed to it; 0: the channel is new.
+	// Version is that of a deleted channel with the name, of which a position is saved. The channel gets
+	// the messages that are addressed to that one; its own version is new. 0: nothing is restored.
 	Version Incarnation `json:"version,omitempty"`
 
 	Policy policy.Policy `json:"policy,omitzero"`
@@ -57,14 +57,13 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	if len(t.Channels) >= maxChannels {
 		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", failure.LimitReached, maxChannels, c.Topic)
 	}
-	if c.Version != 0 && !slices.ContainsFunc(s.saved, func(v *Saved) bool {
-		return v.of(c.Topic, c.Channel) && v.Incarnation == t.Incarnation && v.Version == c.Version
-	}) {
-		return fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
+	address, err := c.address(s, t)
+	if err != nil {
+		return err
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
-		Version: cmp.Or(c.Version, Incarnation(s.index)), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
+		Version: Incarnation(s.index), Address: address, First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
 	if c.Policy != (policy.Policy{}) { // inherited values keep no consumer from creating a channel
 		if err := checkDeadLetters(t, r.Channel); err != nil {
@@ -74,6 +73,20 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	s.setChannel(t, r.Channel)
 	r.Topic = t
 	return nil
+}
+
+// address returns what messages for the deleted channel are addressed to; 0: the channel is new.
+func (c CreateChannel) address(s *State, t *Topic) (Incarnation, error) {
+	if c.Version == 0 {
+		return 0, nil
+	}
+	i := slices.IndexFunc(s.saved, func(v *Saved) bool {
+		return v.of(c.Topic, c.Channel) && v.Incarnation == t.Incarnation && v.Version == c.Version
+	})
+	if i < 0 {
+		return 0, fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
+	}
+	return cmp.Or(s.saved[i].Address, c.Version), nil
 }
 
 // setChannel sets a channel in a copy of the topic, and replaces the topic by it.

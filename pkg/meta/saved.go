@@ -32,6 +32,7 @@ type Saved struct {
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
 	Version     Incarnation      `json:"version,omitempty"` // of the channel
+	Address     Incarnation      `json:"address,omitempty"` // of the channel
 	Order       policy.Order     `json:"order,omitempty"`
 	Policy      policy.Policy    `json:"policy,omitzero"`
 	Filter      string           `json:"filter,omitempty"`

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -98,4 +99,10 @@ type Channel struct {
 	First     bool          `json:"first,omitempty"` // the topic had no channel when it was created: it gets the backlog
 	Policy    policy.Policy `json:"policy,omitzero"`
 	Filter    string        `json:"filter,omitempty"` // chooses the messages that it gets: see pkg/filter; "": all
+	// Address is the version of the channel, deleted since, as which this one was restored: messages
+	// addressed to that one are for this one. 0: Version, unless it was restored.
+	Address Incarnation `json:"address,omitempty"`
 }
+
+// Addressed returns what messages for this channel alone are addressed to: see record.Address.
+func (c *Channel) Addressed() uint64 { return uint64(cmp.Or(c.Address, c.Version)) }

@@ -134,7 +134,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		At: time.Now().UnixNano(), Verb: m.verb, Topic: m.topic.Name, Incarnation: m.topic.Incarnation, Channel: m.channel, Partitions: saved,
 	}
 	if c := m.topic.Channels[m.channel]; c != nil {
-		v.Order, v.Policy, v.Filter, v.Version = c.Order, c.Policy, c.Filter, c.Version
+		v.Order, v.Policy, v.Filter, v.Version, v.Address = c.Order, c.Policy, c.Filter, c.Version, c.Address
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
 		return fmt.Errorf("channel %s/%s not moved: cannot save its position: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))

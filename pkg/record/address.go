@@ -11,7 +11,8 @@ import (
 // of. Other channels skip it: they neither deliver nor count it.
 type Address struct {
 	// Channel is the version of the channel, which distinguishes it from earlier and
-	// later ones of its name. It is not 0, the version of ephemeral channels.
+	// later ones of its name, or of the deleted one as which it was restored. It is not
+	// 0, the version of ephemeral channels.
 	Channel uint64
 	// Partition and Offset are those of the origin, which was published at
 	// Timestamp, in ns since 1970, and has been delivered Attempts times.

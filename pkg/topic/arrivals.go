@@ -179,7 +179,7 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 }
 
 // isFor reports whether an address names a channel.
-func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
+func isFor(a *Address, c *Channel) bool { return a.Channel == c.address }
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
 // not. Unreadable messages are handled at their delivery.

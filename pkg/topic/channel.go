@@ -24,6 +24,7 @@ type ChannelOptions struct {
 	Paused    bool
 	Ephemeral bool
 	Filter    string // "": none
+	Address   uint64 // what its messages are addressed to, which does not change; 0: its version
 }
 
 // Channel is a channel on one partition: the shell around its channel.State. It owns the lock,
@@ -33,6 +34,7 @@ type Channel struct {
 	p         *Partition
 	name      string
 	version   uint64
+	address   uint64 // its version, or that of the deleted channel as which it was restored
 	ephemeral bool
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // number of waiting consumers, readable without the lock

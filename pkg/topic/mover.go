@@ -96,7 +96,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		return Message{}, false
 	}
 	to := Address{
-		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
+		Channel: from.c.address, Partition: v.p.o.Index, Offset: from.offset,
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
 	m, err := record.Decode(raw)

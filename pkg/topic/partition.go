@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -281,6 +282,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
+	c.address = cmp.Or(o.Address, version)
 	c.Selection.Set(o.Filter)
 	if known {
 		c.moves = old.Moves

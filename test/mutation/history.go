@@ -10,6 +10,16 @@ func historyMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestRestoredChannelHasLongRequeuedMessages",
 		},
 		{
+			name: "a restored channel has the version of the deleted one", file: "pkg/meta/commands_channel.go",
+			old: "Version: Incarnation(s.index), Address: address,", with: "Version: cmp.Or(c.Version, Incarnation(s.index)), Address: address,",
+			tests: []string{"./pkg/broker"}, run: "TestRestoredChannelHasItsOwnPositions",
+		},
+		{
+			name: "a channel restored twice is not addressed as the first", file: "pkg/operate/history.go",
+			old: "c.Version, c.Address", with: "c.Version, 0*c.Address",
+			tests: []string{"./pkg/broker"}, run: "TestRestoredChannelHasLongRequeuedMessages",
+		},
+		{
 			name: "history: what consumers finished since a move forward is repeated", file: "pkg/channel/history.go",
 			old: "if target > floor {", with: "if false {", tests: []string{"./pkg/channel"}, run: "TestUndoIsExact",
 		},

@@ -155,7 +155,7 @@ func letterMistakes() []mistake {
 		},
 		{
 			name: "redrive: all channels get it", file: "pkg/deadletter/worker.go",
-			old: "Address: &topic.Address{Channel: version,", with: "Address: &topic.Address{Channel: 0*version,",
+			old: "Address: &topic.Address{Channel: to,", with: "Address: &topic.Address{Channel: 0*to,",
 			tests: broker, run: letters,
 		},
 		{
