@@ -135,15 +135,6 @@ func (s *Server) Change(key string, f func([]byte) []byte) {
 	s.objects[key] = o
 }
 
-// Touch sets the time at which an object was stored.
-func (s *Server) Touch(key string, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.objects[key]
-	o.modified = at
-	s.objects[key] = o
-}
-
 // kindOf names a request.
 func kindOf(r *http.Request, key string) string {
 	q := r.URL.Query()

@@ -73,7 +73,7 @@ func TestReadingEndsWhenItsMarkerIsTooOld(t *testing.T) {
 		var ahead atomic.Int64
 		r.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		err := r.Reading(t.Context(), func(err error) { t.Error(err) }, func(ctx context.Context) error {
-			time.Sleep(3 * time.Hour)
+			time.Sleep(3*time.Hour + keepEvery/2) // between two renewals
 			if ctx.Err() != nil {
 				t.Error("it ended although its marker was renewed")
 			}
