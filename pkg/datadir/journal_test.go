@@ -87,8 +87,10 @@ func TestKeptJournalIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	lacks := []redo.Lack{
-		{Path: d.Topics() + "/a.b.12/3/00.log", From: 7}, {Path: d.Topics() + "/a.b.12/3/07.log", From: 9},
-		{Path: d.Topics() + "/a.b.12/1/00.log", Err: syscall.EIO}, {Path: journal, Err: syscall.EIO},
+		{Path: d.Topics() + "/a.b.12/3/00.log", From: 7},
+		{Path: d.Topics() + "/a.b.12/3/07.log", From: 9},
+		{Path: d.Topics() + "/a.b.12/1/00.log", Err: syscall.EIO},
+		{Path: journal, Err: syscall.EIO},
 	}
 	got := d.KeptReasons(lacks)
 	if len(got) != 1 || got[0].Code != "redo_journal_kept" || got[0].Count != 3 ||
