@@ -188,6 +188,7 @@ func TestLeaderTransfersOnceItsElectionIsApplied(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	l.leader("t", 0)
 	l.inSync("t", 0, 3)
+	l.eventually("n2 hosts t", func() bool { h := l.at("n2").Host.Lookup("t"); return h != nil && h.Held(0) != nil })
 	p := l.store.Topic("t").Partitions[0]
 	ask := func(epoch seq.Epoch) <-chan error {
 		done := make(chan error, 1)
