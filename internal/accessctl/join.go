@@ -3,7 +3,6 @@ package accessctl
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,10 +109,7 @@ func revokeJoinToken(s *Shell) *cobra.Command {
 		Short: "Revoke a join token; a node that has joined with it stays",
 		Args:  s.need(1, 1, "an ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			if rest, whole := strings.CutPrefix(id, "brj_"); whole { // do not send its secret
-				id, _, _ = strings.Cut(rest, "_")
-			}
+			id := idOf(args[0], "brj_")
 			return s.remove(cmd, "join token", id, "revoked", func(ctx context.Context, c api.Access) error { return c.RevokeJoinToken(ctx, id) })
 		},
 	}

@@ -258,13 +258,18 @@ func (s *Shell) revokeToken() *cobra.Command {
 		Short: "Revoke a token: connections that use it end",
 		Args:  s.need(1, 1, "an ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			if rest, whole := strings.CutPrefix(id, "brk_"); whole { // do not send its secret
-				id, _, _ = strings.Cut(rest, "_")
-			}
+			id := idOf(args[0], "brk_")
 			return s.remove(cmd, "token", id, "revoked", func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) })
 		},
 	}
+}
+
+// idOf returns the id of a token that is named by its id, or given whole: its secret is not sent.
+func idOf(text, prefix string) string {
+	if rest, whole := strings.CutPrefix(text, prefix); whole {
+		text, _, _ = strings.Cut(rest, "_")
+	}
+	return text
 }
 
 func (s *Shell) rules() *cobra.Command {

@@ -178,7 +178,7 @@ func TestWhoHoldsAMessageAndWhoLeftIsKnownEverywhere(t *testing.T) {
 }
 
 // A message that was requeued for long is in the log as a copy for its channel alone. A restored channel
-// was another one by that measure: the copy was for nobody, and the message was lost.
+// had another version, so no channel matched the copy, and the message was lost.
 func TestRestoredChannelHasLongRequeuedMessages(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.Moves.RequeueInMemory = time.Minute }, "n1", "n2", "n3")
 	ctx := t.Context()

@@ -76,7 +76,7 @@ type FS struct {
 	syncing atomic.Int32 // running calls of SyncData, and syncs that have begun
 	journal *journal
 	rounds  rounds
-	report  Report // of Open
+	lacks   []Lack // Report.Lacks of Open
 
 	mu    sync.Mutex       // guards files and what it says of their fields
 	files map[string]*file // files that are open for writing, or live

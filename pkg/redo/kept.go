@@ -64,9 +64,8 @@ func (y *recovery) compareKept() {
 		return
 	}
 	for _, path := range y.report.Kept {
-		if err := y.fs.Remove(path); err != nil {
-			y.report.Lacks = append(y.report.Lacks, Lack{Path: path, Err: err})
-			return
+		if y.fs.Remove(path) != nil {
+			return // the next start finds the same, and tries again
 		}
 	}
 	y.report.Dropped, y.report.Kept = y.report.Kept, nil

@@ -55,7 +55,7 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
 	}
 	recovery.compareKept()
-	s.report = recovery.report
+	s.lacks = recovery.report.Lacks
 	s.journal = &journal{
 		o: o, fs: inner, volume: volume{Volume: recovery.volume}, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
@@ -70,7 +70,7 @@ func (s *FS) Lacks() []Lack {
 	if s == nil {
 		return nil
 	}
-	return s.report.Lacks
+	return s.lacks
 }
 
 // Close settles all files and ends the journal. The files must not be written any more. Open
