@@ -104,7 +104,7 @@ func formingMistakes() []mistake {
 		},
 		{
 			name: "a node without data needs the file of its join token", file: "pkg/cluster/formation/node.go",
-			old: "if errors.Is(err, fs.ErrNotExist) { // the file", with: "if false { // the file",
+			old: "if errors.Is(err, fs.ErrNotExist) { // the file", with: "if false && errors.Is(err, fs.ErrNotExist) { // the file",
 			tests: []string{"./pkg/cluster/formation"}, run: "JoinToken",
 		},
 		{
@@ -119,7 +119,7 @@ func formingMistakes() []mistake {
 		},
 		{
 			name: "a member does not notice that it was to join another cluster", file: "pkg/cluster/formation/member.go",
-			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false {",
+			old: "if errors.Is(r.err, ErrOtherCluster) {", with: "if false && errors.Is(r.err, ErrOtherCluster) {",
 			tests: []string{"./pkg/cluster/formation"}, run: "TestMemberNamesJoinAddressesOfAnotherCluster",
 		},
 		{

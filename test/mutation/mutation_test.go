@@ -2,9 +2,19 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +47,93 @@ func TestEveryMistakeCanBePlanted(t *testing.T) {
 			t.Errorf("%s names no tests", m.name)
 		}
 	}
+}
+
+// TestEveryMistakeBuilds checks the types of each changed package, as the compiler does before the
+// tests run. Without it, a mistake that does not build is found only when its part is planted.
+func TestEveryMistakeBuilds(t *testing.T) {
+	packages := loadPackages(t)
+	for _, m := range mistakes() {
+		dir := filepath.Dir(m.file)
+		source, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed, err := m.apply(string(source))
+		if err != nil {
+			continue // TestEveryMistakeCanBePlanted says so
+		}
+		if err := packages.check(dir, filepath.Base(m.file), changed); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// packages are those of the module, with the compiled form of all that they import.
+type packages struct {
+	files    map[string][]string // by directory of the package, relative to the module
+	exports  map[string]string   // files of export data, by import path
+	fset     *token.FileSet
+	parsed   map[string]*ast.File // unchanged files, by path
+	importer types.Importer
+}
+
+func loadPackages(t *testing.T) *packages {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles,Module", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &packages{files: map[string][]string{}, exports: map[string]string{}, fset: token.NewFileSet(), parsed: map[string]*ast.File{}}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var listed struct {
+			Dir, ImportPath, Export string
+			GoFiles                 []string
+		}
+		if err := d.Decode(&listed); err != nil {
+			t.Fatal(err)
+		}
+		p.exports[listed.ImportPath] = listed.Export
+		if dir, err := filepath.Rel(module, listed.Dir); err == nil && filepath.IsLocal(dir) {
+			p.files[dir] = listed.GoFiles
+		}
+	}
+	p.importer = importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(p.exports[path]) })
+	return p
+}
+
+// check checks the types of the package in dir whose file has the given text.
+func (p *packages) check(dir, file, text string) error {
+	all := p.files[dir]
+	if !slices.Contains(all, file) {
+		return fmt.Errorf("%s is not built on %s", filepath.Join(dir, file), runtime.GOOS)
+	}
+	var parsed []*ast.File
+	for _, name := range all {
+		path := filepath.Join(root, dir, name)
+		f, source := p.parsed[path], any(nil)
+		if name == file {
+			f, source = nil, text
+		}
+		if f == nil {
+			var err error
+			if f, err = parser.ParseFile(p.fset, path, source, parser.SkipObjectResolution); err != nil {
+				return err
+			}
+		}
+		if name != file {
+			p.parsed[path] = f
+		}
+		parsed = append(parsed, f)
+	}
+	_, err := (&types.Config{Importer: p.importer}).Check(dir, p.fset, parsed, nil)
+	return err
 }
 
 // TestEveryMistakeHasATest: if tests have moved to another package, a pattern would match none of
