@@ -104,6 +104,10 @@ func creditMistakes() []mistake {
 	const file = "pkg/coord/replication/credit.go"
 	return []mistake{
 		{
+			name: "zeros are written ahead of large synced appends", file: "pkg/commitlog/fill.go",
+			old: "maxFillSync = 8 << 10", with: "maxFillSync = 32 << 10", tests: []string{"./pkg/commitlog"}, run: "WrittenTwice",
+		},
+		{
 			name: "credit: replicators send without a common limit", file: file,
 			old: "return s.credit.used+creditShare*s.held < s.credit.limit", with: "return true",
 			tests: replicationTests,
