@@ -44,7 +44,7 @@ func methodSets(p *types.Package) map[string]int {
 	return sets
 }
 
-// checked returns the types of the module's packages, without tests and files for other platforms.
+// checked returns the types of the module's packages, without tests.
 func checked(t *testing.T) []*types.Package {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-export", "-json=ImportPath,Export,GoFiles", "./...")

@@ -1,9 +1,21 @@
 package raftstore
 
-import "os"
+import (
+	"os"
 
-// writeZeros allocates disk space after from by writing, where the system has
-// no call for it.
+	"golang.org/x/sys/unix"
+)
+
+// allocate allocates size more bytes on disk for the file f, which ends at from.
+func allocate(f *os.File, from, size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, from, size)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return writeZeros(f, from, size)
+	}
+	return err
+}
+
+// writeZeros is allocate for a file system that cannot allocate without writing.
 func writeZeros(f *os.File, from, size int64) error {
 	zeros := make([]byte, 64<<10)
 	for size > 0 {
