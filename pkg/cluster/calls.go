@@ -55,7 +55,7 @@ func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(rep
 	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", failure.UnknownNode, node)) })
 }
 
-// forwardCommand is the store's raftstore.Forward.
+// callSelf makes a call to this node.
 func (c *calls) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
 	c.answer(c.self, 0, kind, payload, func(reply [][]byte, err error) {
 		if err != nil {
@@ -97,10 +97,10 @@ func (n *Node) forwardCommand(ctx context.Context, leader meta.NodeID, command [
 	return n.ask(ctx, leader, kindCommand, command)
 }
 
-// askStanding is the store's raftstore.Ask. A leader that leaves it unanswered is
-// looked at.
+// askStanding is the store's raftstore.Ask. A leader that does not answer in time is suspected to
+// be dead.
 func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.Standing, error) {
-	late := time.AfterFunc(unanswered, func() { n.desk.heir.suspect(leader, silent) })
+	late := time.AfterFunc(unanswered, func() { n.server.succession.suspect(leader, silent) })
 	defer late.Stop()
 	reply, err := n.ask(ctx, leader, kindStanding, nil)
 	if err != nil {

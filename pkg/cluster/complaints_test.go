@@ -16,7 +16,7 @@ import (
 func TestStrangersAtTheClusterPortDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		d := &desk{roster: newRoster("a", nil, nil), log: slog.New(slog.NewTextHandler(&said, nil))}
+		d := &callServer{roster: newRoster("a", nil, nil), log: slog.New(slog.NewTextHandler(&said, nil))}
 		long := strings.Repeat("\nx", 1<<10)
 		strangers := make([]peer.Event, 2*maxComplaints)
 		for i := range strangers {

@@ -40,7 +40,7 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 // elect proposes elections. Living leaders are first asked for a graceful transfer, so that no
 // publish fails; those that refuse are deposed. Transfers that a leader had no time for are left
 // to the next decision, but not for longer than handoverGiveUp.
-func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
+func (c *controllerRole) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
 	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
 	var r meta.Result
@@ -63,10 +63,10 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 // handOver asks leaders for graceful transfers, and returns the elections that they could not or
 // did not prepare, or for which requests have failed for too long. It stops when a
 // connection to a node breaks, because an election after a failure must not wait.
-func (c *chair) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
+func (c *controllerRole) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
-	defer c.onAlarm(cancel)()
+	defer c.work.onClose(c.alarm.Wait(), cancel)()
 	var mu sync.Mutex // guards refused
 	var next atomic.Int64
 	var asking sync.WaitGroup
@@ -93,7 +93,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 
 // unasked returns the elections, from the first one on that was not asked for, whose leaders have not
 // answered anything for too long.
-func (c *chair) unasked(state *meta.State, elections []meta.Election, first int) (silent []meta.Election) {
+func (c *controllerRole) unasked(state *meta.State, elections []meta.Election, first int) (silent []meta.Election) {
 	for _, e := range elections[min(first, len(elections)):] {
 		if c.transferTries.over(ask{leader: askOf(state, e).leader}, time.Now()) {
 			silent = append(silent, e)
@@ -181,24 +181,10 @@ func passes(err error) bool {
 	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }
 
-func (c *chair) askHandover(ctx context.Context, state *meta.State, e meta.Election) error {
+func (c *controllerRole) askHandover(ctx context.Context, state *meta.State, e meta.Election) error {
 	p := state.Topic(e.Topic).Partitions[e.Partition]
 	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls}, p.Leader, forward.Transfer{
 		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, Epoch: p.Epoch, To: e.Leader, Reason: e.Reason,
 	})
 	return err
-}
-
-// onAlarm calls f when a connection to a member breaks, until the returned function is called.
-func (c *chair) onAlarm(f func()) (stop func()) {
-	over := make(chan struct{})
-	alarm := c.alarm.Wait()
-	c.work.start(func() {
-		select {
-		case <-alarm:
-			f()
-		case <-over:
-		}
-	})
-	return func() { close(over) }
 }

@@ -27,8 +27,8 @@ type Node struct {
 	marks     marks
 	transport *peer.Transport
 	formation *formation.Node
-	desk      *desk
-	chair     *chair
+	server    *callServer
+	role      *controllerRole
 	store     *raftstore.Store // set before Open returns
 
 	breakdown breakdown
@@ -50,13 +50,13 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		o: o, marks: marks{o.FS, o.DataDir}, breakdown: breakdown{failed: make(chan struct{})},
 	}
 	n.work = newTasks(context.WithoutCancel(ctx))
-	n.chair = &chair{
+	n.role = &controllerRole{
 		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: n.work, log: o.Logger,
 		suspects: make(chan meta.NodeID, suspectsKept),
 	}
-	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
-	n.desk.heir = &succession{self: o.Self, store: &n.desk.opened, calls: &n.calls, work: n.work, log: o.Logger}
-	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.desk.handle}
+	n.server = &callServer{self: o.Self, calls: &n.calls, role: n.role, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
+	n.server.succession = &succession{self: o.Self, store: &n.server.opened, calls: &n.calls, work: n.work, log: o.Logger}
+	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.server.handle}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -91,17 +91,17 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = n.formation.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) { return n.openStore(dir, bootstrap) }); err != nil {
 		return err
 	}
-	if err := n.lineage().check(ctx); err != nil {
+	if err := n.supersededCheck().run(ctx); err != nil {
 		if clean { // nothing was changed since
 			err = errors.Join(err, n.marks.set(markClean))
 		}
 		return err
 	}
-	n.chair.store = n.store
-	n.desk.opened.Store(n.store)
+	n.role.store = n.store
+	n.server.opened.Store(n.store)
 	n.work.start(n.stayMember)
 	n.work.start(n.watch)
-	n.work.start(func() { n.roster.follow(n.work.ctx, n.store, n.chair.changed) })
+	n.work.start(func() { n.roster.follow(n.work.ctx, n.store, n.role.changed) })
 	r := registration{
 		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
@@ -120,19 +120,19 @@ func (n *Node) connect(hasState bool) (err error) {
 		Self: peer.Node(o.Self), Incarnation: process, Build: o.Build, Network: o.Network, LocalAddr: o.LocalAddr, Advertise: o.Address,
 		ServerTLS: o.ServerTLS, ClientTLS: o.ClientTLS, Secrets: o.Secrets, FrameMemory: o.FrameMemory,
 		ClusterID: func() string { return n.formation.Cluster() },
-		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.desk}, peer.ClassForward: forwardHandler{n.desk}, peer.ClassForm: formHandler{n.desk}},
-		Admit:     n.desk.admit, OnEvent: n.desk.event,
+		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.server}, peer.ClassForward: forwardHandler{n.server}, peer.ClassForm: formHandler{n.server}},
+		Admit:     n.server.admit, OnEvent: n.server.event,
 	}
 	if n.transport, err = peer.New(options); err != nil {
 		return err
 	}
 	n.roster = newRoster(o.Self, n.transport, n.work.must)
-	n.desk.roster, n.chair.transport, n.desk.heir.transport = n.roster, n.transport, n.transport
+	n.server.roster, n.role.transport, n.server.succession.transport = n.roster, n.transport, n.transport
 	n.formation = formation.New(formation.Options{
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
 		JoinToken: o.JoinToken, Call: n.callAddress, Logger: o.Logger,
 	})
-	n.desk.formation = n.formation
+	n.server.formation = n.formation
 	for _, l := range o.Listeners {
 		n.work.start(func() {
 			if err := n.transport.Serve(n.work.ctx, l); err != nil { // its owner has closed it, and stops the node
@@ -147,7 +147,7 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
 		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.dialRaft},
-		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.desk.stalled.Load,
+		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.server.stalled.Load,
 	}
 	if n.o.Store != nil {
 		n.o.Store(&options)
@@ -166,18 +166,18 @@ func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, tim
 // stayMember maintains the node's membership of the Raft group.
 func (n *Node) stayMember() {
 	if err := n.formation.Run(n.work.ctx); err != nil {
-		n.breakdown.fail(n.lineage().explain(n.work.ctx, err))
+		n.breakdown.fail(n.supersededCheck().explain(n.work.ctx, err))
 	}
 }
 
 // Serve starts answering requests of other nodes, and lets this node become the controller. It
 // must be called once.
 func (n *Node) Serve(h Handlers) {
-	n.desk.handlers.Store(&h)
+	n.server.handlers.Store(&h)
 	n.work.start(func() {
 		warnOfTwo(n.work.ctx, n.o.Logger, func() []meta.NodeID { return n.Members().Voters() })
 	})
-	n.work.start(n.chair.lead)
+	n.work.start(n.role.lead)
 	n.work.start(func() {
 		tellHeadless(n.work.ctx, n.o.Logger, n.store, func() []string { return silentVoters(n.Members(), n.o.Self, n.Answers) })
 	})
@@ -208,7 +208,7 @@ func OtherClusters(n *Node) []string { return formation.OtherClusters(n.formatio
 type Lookout struct{ n *Node }
 
 // Store returns the metadata, which may have no leader yet; nil: it is not open.
-func (l Lookout) Store() *raftstore.Store { return l.n.desk.opened.Load() }
+func (l Lookout) Store() *raftstore.Store { return l.n.server.opened.Load() }
 
 // Answers reports whether there is a connection to another node.
 func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
@@ -223,7 +223,7 @@ func (l Lookout) Awaited() []meta.NodeID { return formation.Awaited(l.n.formatio
 // Controller returns the last decision of the controller that was carried out or whose troubles
 // had changed, while this node is the controller.
 func (n *Node) Controller() (controller.Decision, bool) {
-	if d := n.chair.decision.Load(); d != nil {
+	if d := n.role.decision.Load(); d != nil {
 		return *d, true
 	}
 	return controller.Decision{}, false
@@ -243,7 +243,7 @@ func (n *Node) Err() error { return n.breakdown.cause() }
 // which is recorded for the next start. The controller role is transferred first.
 func (n *Node) StopClean() error {
 	ctx, cancel := context.WithTimeout(n.work.ctx, transferTimeout)
-	n.desk.handlers.Store(nil) // the node no longer counts as serving
+	n.server.handlers.Store(nil) // the node no longer counts as serving
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
 		if err := n.store.Members().Transfer(ctx); err != nil {
 			n.o.Logger.Info("cannot transfer the controller role before the stop; the other nodes elect a controller once they notice the stop", "error", err)
@@ -264,7 +264,7 @@ func (n *Node) StopClean() error {
 // it: it returns ErrStalled, and the process should exit.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
-		n.desk.handlers.Store(nil)
+		n.server.handlers.Store(nil)
 		n.work.cancel(errClosed)
 		for _, l := range n.o.Listeners {
 			_ = l.Close() // the transport also closes those that it serves
@@ -319,7 +319,7 @@ func (n *Node) watch() {
 				seen, times = began, 0
 			}
 			unanswered := time.Duration(times) * watchEvery
-			n.desk.standBack(max(n.o.DiskSilent(), unanswered), n.o.DiskTimeout)
+			n.server.diskSilent(max(n.o.DiskSilent(), unanswered), n.o.DiskTimeout)
 			if unanswered >= raftstore.StallLimit {
 				n.breakdown.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return

@@ -90,25 +90,12 @@ func (r *registration) tellSoleCopies(s *meta.State) {
 func (r *registration) propose(ctx context.Context) (index uint64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer r.onFailure(cancel)()
+	defer r.work.onClose(r.breakdown.failed, func() { cancel(r.breakdown.cause()) })()
 	done, err := r.store.Propose(ctx, r.command)
 	if errors.Is(err, raftstore.ErrBehind) && done.Index > 0 {
 		err = nil // the node was admitted
 	}
 	return done.Index, err
-}
-
-// onFailure calls cancel when the node fails, until the returned function is called.
-func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
-	over := make(chan struct{})
-	r.work.start(func() {
-		select {
-		case <-r.breakdown.failed:
-			cancel(r.breakdown.cause())
-		case <-over:
-		}
-	})
-	return func() { close(over) }
 }
 
 // hopeless reports whether repeating a registration cannot succeed.

@@ -54,5 +54,18 @@ func (t *tasks) must(f func()) {
 	}
 }
 
+// onClose calls f when a channel is closed, until the returned function is called.
+func (t *tasks) onClose(closed <-chan struct{}, f func()) (stop func()) {
+	stopped := make(chan struct{})
+	t.start(func() {
+		select {
+		case <-closed:
+			f()
+		case <-stopped:
+		}
+	})
+	return func() { close(stopped) }
+}
+
 // wait prevents further tasks from starting, and returns when none is running.
 func (t *tasks) wait() { t.running.Close() }

@@ -15,7 +15,7 @@ func clusterMistakes() []mistake {
 			tests: between, run: "TestConnectionRules",
 		},
 		{
-			name: "a stranger of the cluster's id takes part in the agreement", file: "pkg/cluster/serve.go",
+			name: "a stranger of the cluster's id takes part in the agreement", file: "pkg/cluster/callserver.go",
 			old: "if _, known := s.Leader(); known {", with: "if _, known := s.Leader(); !known {",
 			tests: member, run: "Strangers|TestNodeWithoutLeaderAcceptsItsCluster",
 		},
@@ -45,7 +45,7 @@ func clusterMistakes() []mistake {
 			tests: member, run: "TestClusterFormsAfterAllAddressesChange",
 		},
 		{
-			name: "a node does not ask whether its cluster was recovered without it", file: "pkg/cluster/lineage.go",
+			name: "a node does not ask whether its cluster was recovered without it", file: "pkg/cluster/superseded.go",
 			old: "err != nil || !meta.Supersedes(hello.ClusterID, l.own)", with: "err != nil || !meta.Supersedes(hello.ClusterID, hello.ClusterID)",
 			tests: member, run: "TestRecoveredNodeContinuesAndOthersJoinEmpty|TestAbandonedClusterStaysSeparate",
 		},

@@ -71,12 +71,12 @@ func creationMistakes() []mistake {
 func strangerMistakes() []mistake {
 	return []mistake{
 		{
-			name: "each stranger at the cluster port is a line", file: "pkg/cluster/serve.go",
+			name: "each stranger at the cluster port is a line", file: "pkg/cluster/callserver.go",
 			old: "!c.book.Warn(log, now,", with: "!new(complaint.Book).Warn(log, now,",
 			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
 		},
 		{
-			name: "a refusal that was logged is logged again", file: "pkg/cluster/serve.go",
+			name: "a refusal that was logged is logged again", file: "pkg/cluster/callserver.go",
 			old: "\tc.told[k] = true\n", with: "",
 			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
 		},

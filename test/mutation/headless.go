@@ -17,17 +17,17 @@ func headlessMistakes() []mistake {
 			old: "\"Election timeout reached\", ", with: "", tests: tests, run: "TestMissingLeaderIsReportedOnce|TestElectionIsNotReported|TestLeaderDeathCausesElection",
 		},
 		{
-			name: "a node whose disk hangs says that it serves", file: "pkg/cluster/serve.go",
+			name: "a node whose disk hangs says that it serves", file: "pkg/cluster/callserver.go",
 			old: "d.handlers.Load() == nil || d.stalled.Load() {", with: "d.handlers.Load() == nil {", tests: []string{"./pkg/cluster"}, run: "StalledDisk",
 		},
 		{
-			name: "a controller whose disk hangs stays", file: "pkg/cluster/serve.go",
-			old: "if silent >= timeout || silent >= timeout/2 && d.chair.mayYield() {", with: "if false {",
+			name: "a controller whose disk hangs stays", file: "pkg/cluster/callserver.go",
+			old: "if silent >= timeout || silent >= timeout/2 && c.role.mayYield() {", with: "if false {",
 			tests: []string{"./pkg/cluster"}, run: "StalledDisk",
 		},
 		{
-			name: "the controller role goes in circles while all disks are slow", file: "pkg/cluster/serve.go",
-			old: "silent >= timeout/2 && d.chair.mayYield()", with: "silent >= timeout/2",
+			name: "the controller role goes in circles while all disks are slow", file: "pkg/cluster/callserver.go",
+			old: "silent >= timeout/2 && c.role.mayYield()", with: "silent >= timeout/2",
 			tests: []string{"./pkg/cluster"}, run: "AllDisksAreSlow",
 		},
 		{

@@ -31,11 +31,11 @@ type Detector struct {
 	former Former
 	last   time.Time // of the last Tick
 	due    time.Time // latest time requested for the next Tick
-	nodes  map[meta.NodeID]*patient
+	nodes  map[meta.NodeID]*liveness
 }
 
-// patient is the state of a node.
-type patient struct {
+// liveness is what is known about a node.
+type liveness struct {
 	incarnation uint64
 	alive       bool
 	heard       time.Time // last sign of life
@@ -50,7 +50,7 @@ type patient struct {
 
 // NewDetector returns a Detector without observations. The node self is always alive.
 func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
-	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*patient{}}
+	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*liveness{}}
 }
 
 // Succeed names the previous controller, before the first Tick. Its silence counts from before,
@@ -190,12 +190,12 @@ func (d *Detector) excuse(missed time.Duration, now time.Time) {
 }
 
 // meet returns the state of a node, recreated for a new process of the node.
-func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
+func (d *Detector) meet(n *meta.Node, now time.Time) *liveness {
 	p := d.nodes[n.ID]
 	if p != nil && p.incarnation == n.Incarnation {
 		return p
 	}
-	fresh := &patient{incarnation: n.Incarnation, alive: n.State != meta.NodeDown, heard: now, aliveSince: now}
+	fresh := &liveness{incarnation: n.Incarnation, alive: n.State != meta.NodeDown, heard: now, aliveSince: now}
 	if f := d.former; p == nil && f.Node == n.ID && f.Incarnation == n.Incarnation && f.Heard.Before(now) {
 		fresh.heard = f.Heard
 		if least := now.Add(probeEvery - d.opts.SessionTimeout); fresh.heard.Before(least) {
@@ -213,7 +213,7 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 }
 
 // probeAt returns when the node must be probed next.
-func (d *Detector) probeAt(p *patient) time.Time {
+func (d *Detector) probeAt(p *liveness) time.Time {
 	switch {
 	case p.probed.IsZero():
 		return d.last
@@ -225,7 +225,7 @@ func (d *Detector) probeAt(p *patient) time.Time {
 
 // judge compares the state of a node with the metadata. If the metadata differs from an earlier
 // verdict, which therefore was not applied, the verdict is repeated.
-func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool) {
+func (d *Detector) judge(n *meta.Node, p *liveness, now time.Time) (Verdict, bool) {
 	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
 	switch {
 	case p.alive && p.confirmed:
@@ -245,7 +245,7 @@ func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool
 	return Verdict{}, false
 }
 
-func (d *Detector) died(n *meta.Node, p *patient, now time.Time, why string) Verdict {
+func (d *Detector) died(n *meta.Node, p *liveness, now time.Time, why string) Verdict {
 	p.alive, p.steady = false, time.Time{}
 	p.deaths = append(p.deaths, now)
 	return Verdict{n.ID, p.incarnation, false, why}
@@ -253,7 +253,7 @@ func (d *Detector) died(n *meta.Node, p *patient, now time.Time, why string) Ver
 
 // hold returns how long a dead node must be heard from without a gap: zero after one death within
 // the window, longer after each further one.
-func (d *Detector) hold(p *patient, now time.Time) time.Duration {
+func (d *Detector) hold(p *liveness, now time.Time) time.Duration {
 	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > flapWindow })
 	if len(p.deaths) < 2 {
 		return 0

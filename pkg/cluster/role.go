@@ -26,8 +26,8 @@ const leadAgain = 20 * time.Millisecond
 // errDeposed ends a controller whose node no longer leads the metadata.
 var errDeposed = errors.New("this node no longer leads the metadata")
 
-// chair is the controller role of a node that leads the metadata: a controller.Cluster.
-type chair struct {
+// controllerRole is the controller role of a node that leads the metadata: a controller.Cluster.
+type controllerRole struct {
 	self      meta.NodeID
 	options   controller.Options
 	observe   func(controller.Decision)
@@ -49,7 +49,7 @@ type chair struct {
 }
 
 // lead runs the controller whenever this node leads the metadata, until the Node is closed.
-func (c *chair) lead() {
+func (c *controllerRole) lead() {
 	ctx := c.work.ctx
 	c.observeTrash()
 	c.serving.Store(true)
@@ -74,20 +74,20 @@ func (c *chair) lead() {
 
 // changed is called after each change of the metadata. While the node starts, it does nothing: the
 // metadata that it reads then is old.
-func (c *chair) changed() {
+func (c *controllerRole) changed() {
 	if c.serving.Load() {
 		c.observeTrash()
 	}
 }
 
-func (c *chair) observeTrash() {
+func (c *controllerRole) observeTrash() {
 	now := time.Now()
 	c.trash.Observe(c.store.View(), now, now.UnixNano())
 }
 
 // former returns the known state of the previous controller: its registration before this node
 // proposes anything.
-func (c *chair) former(id meta.NodeID) controller.Former {
+func (c *controllerRole) former(id meta.NodeID) controller.Former {
 	n, heard := c.store.Node(id), c.store.Members().LeaderContact()
 	if n == nil || heard.IsZero() {
 		return controller.Former{}
@@ -96,7 +96,7 @@ func (c *chair) former(id meta.NodeID) controller.Former {
 }
 
 // leadOnce runs the controller until this node no longer leads the metadata.
-func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
+func (c *controllerRole) leadOnce(ctx context.Context, former controller.Former) {
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
 	c.since.Store(new(time.Now()))
@@ -117,7 +117,7 @@ func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 }
 
 // awaitDeposition ends the controller when another node leads.
-func (c *chair) awaitDeposition(ctx context.Context, depose context.CancelCauseFunc) {
+func (c *controllerRole) awaitDeposition(ctx context.Context, depose context.CancelCauseFunc) {
 	for ctx.Err() == nil {
 		moved := c.store.LeaderChanged()
 		if !c.store.IsLeader() {
@@ -132,7 +132,7 @@ func (c *chair) awaitDeposition(ctx context.Context, depose context.CancelCauseF
 }
 
 // tellChanges forwards changes of the metadata.
-func (c *chair) tellChanges(ctx context.Context, changed chan<- struct{}) {
+func (c *controllerRole) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	for {
 		next := c.store.Changed()
 		select {
@@ -148,7 +148,7 @@ func (c *chair) tellChanges(ctx context.Context, changed chan<- struct{}) {
 }
 
 // suspect requests a probe of a node, if the controller runs here.
-func (c *chair) suspect(id meta.NodeID) {
+func (c *controllerRole) suspect(id meta.NodeID) {
 	select {
 	case c.suspects <- id:
 	default: // it is probed soon anyway
@@ -157,14 +157,14 @@ func (c *chair) suspect(id meta.NodeID) {
 
 // mayYield reports whether this node has been the controller for long enough to transfer the role
 // because its disk is slow.
-func (c *chair) mayYield() bool {
+func (c *controllerRole) mayYield() bool {
 	since := c.since.Load()
 	return since != nil && time.Since(*since) >= yieldFirst
 }
 
 // yield transfers the controller role, if this node has it and no transfer is in progress. It does
 // not wait.
-func (c *chair) yield() {
+func (c *controllerRole) yield() {
 	if !c.store.IsLeader() || c.yielding.Swap(true) {
 		return
 	}
@@ -182,10 +182,10 @@ func (c *chair) yield() {
 }
 
 // State implements controller.Cluster.
-func (c *chair) State() *meta.State { return c.store.View() }
+func (c *controllerRole) State() *meta.State { return c.store.View() }
 
 // Observe implements controller.Cluster.
-func (c *chair) Observe(d controller.Decision) {
+func (c *controllerRole) Observe(d controller.Decision) {
 	c.decision.Store(&d)
 	for _, v := range d.Verdicts {
 		c.log.Info("node liveness changed", "node", v.Node, "incarnation", v.Incarnation, "alive", v.Alive, "why", v.Why)
@@ -196,7 +196,7 @@ func (c *chair) Observe(d controller.Decision) {
 // Probe implements controller.Cluster. It uses the existing connection to the node. Without one,
 // it identifies the node over a new connection, because the existing reconnect attempts have
 // pauses.
-func (c *chair) Probe(ctx context.Context, node *meta.Node) (incarnation uint64, err error) {
+func (c *controllerRole) Probe(ctx context.Context, node *meta.Node) (incarnation uint64, err error) {
 	l := c.calls.roster.line(node.ID, peer.ClassForward)
 	if !l.connected() {
 		pong, err := c.transport.Ping(ctx, node.ClusterAddress)
@@ -218,14 +218,14 @@ func (c *chair) Probe(ctx context.Context, node *meta.Node) (incarnation uint64,
 }
 
 // Propose implements controller.Cluster.
-func (c *chair) Propose(ctx context.Context, command meta.Command) (meta.Result, error) {
+func (c *controllerRole) Propose(ctx context.Context, command meta.Command) (meta.Result, error) {
 	if elect, ok := command.(meta.ElectLeaders); ok {
 		return c.elect(ctx, elect)
 	}
 	return c.propose(ctx, command)
 }
 
-func (c *chair) propose(ctx context.Context, command meta.Command) (meta.Result, error) {
+func (c *controllerRole) propose(ctx context.Context, command meta.Command) (meta.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	r, err := c.store.Propose(ctx, command)

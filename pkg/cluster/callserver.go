@@ -20,43 +20,43 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
-// desk receives the requests of other nodes.
-type desk struct {
-	self      meta.NodeID
-	roster    *roster
-	formation *formation.Node
-	calls     *calls
-	chair     *chair
-	heir      *succession
-	work      *tasks
-	log       *slog.Logger
-	opened    atomic.Pointer[raftstore.Store] // nil: not opened
-	handlers  atomic.Pointer[Handlers]        // nil: the node does not serve
-	requests  chan struct{}                   // holds one for each request in progress
-	rejected  complaints
-	stalled   atomic.Bool // a disk does not respond: see Options.DiskSilent
+// callServer answers the cluster calls of other nodes, or passes them on.
+type callServer struct {
+	self       meta.NodeID
+	roster     *roster
+	formation  *formation.Node
+	calls      *calls
+	role       *controllerRole
+	succession *succession
+	work       *tasks
+	log        *slog.Logger
+	opened     atomic.Pointer[raftstore.Store] // nil: not opened
+	handlers   atomic.Pointer[Handlers]        // nil: the node does not serve
+	requests   chan struct{}                   // holds one for each request in progress
+	rejected   complaints
+	stalled    atomic.Bool // a disk does not respond: see Options.DiskSilent
 }
 
 // admit decides about a connection from another node. The transport has checked that both nodes
 // are in the same cluster, if both are in one.
-func (d *desk) admit(h *peer.Hello) peer.Reason {
+func (c *callServer) admit(h *peer.Hello) peer.Reason {
 	switch h.Class {
 	case peer.ClassReplication:
-		if d.handlers.Load() == nil {
+		if c.handlers.Load() == nil {
 			return peer.ReasonClass // the sender is notified when that changes
 		}
-		return d.vouch(h.Node)
+		return c.vouch(h.Node)
 	case peer.ClassForward:
-		return d.vouch(h.Node)
+		return c.vouch(h.Node)
 	case peer.ClassRaft:
 		// A node that was away may not know the current leader yet. While it hears from a leader,
 		// nodes that it does not know are not members.
-		s := d.formation.Store()
+		s := c.formation.Store()
 		if s == nil {
 			return peer.ReasonClass
 		}
 		if _, known := s.Leader(); known {
-			return d.vouch(h.Node)
+			return c.vouch(h.Node)
 		}
 	case peer.ClassForm, peer.ClassPing: // for all nodes
 	}
@@ -64,12 +64,12 @@ func (d *desk) admit(h *peer.Hello) peer.Reason {
 }
 
 // vouch reports whether a node is a member.
-func (d *desk) vouch(node peer.Node) peer.Reason {
+func (c *callServer) vouch(node peer.Node) peer.Reason {
 	id := meta.NodeID(node)
-	if d.roster.knows(id) {
+	if c.roster.knows(id) {
 		return peer.ReasonNone
 	}
-	if s := d.formation.Store(); s != nil { // the roster is updated a moment later
+	if s := c.formation.Store(); s != nil { // the roster is updated a moment later
 		if _, ok := s.Members().Configuration().Find(id); ok {
 			return peer.ReasonNone
 		}
@@ -78,22 +78,22 @@ func (d *desk) vouch(node peer.Node) peer.Reason {
 }
 
 // event handles events of connections. It must not block.
-func (d *desk) event(e peer.Event) {
-	d.roster.event(e)
+func (c *callServer) event(e peer.Event) {
+	c.roster.event(e)
 	from := meta.NodeID(e.Node)
 	switch {
 	case e.Kind == peer.EventDown && e.Inbound && e.Class == peer.ClassForward:
-		if h := d.handlers.Load(); h != nil && h.ForwardDown != nil {
+		if h := c.handlers.Load(); h != nil && h.ForwardDown != nil {
 			h.ForwardDown(from, e.Session)
 		}
 	case (e.Kind == peer.EventDown || e.Kind == peer.EventRefused) && !e.Inbound && e.Class == peer.ClassForward:
-		d.chair.alarm.Fire()
-		d.chair.suspect(from)
+		c.role.alarm.Fire()
+		c.role.suspect(from)
 		if e.Kind == peer.EventRefused {
-			d.heir.suspect(from, refusing)
+			c.succession.suspect(from, refusing)
 		}
 	case e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello:
-		d.rejected.tell(d.log, &e, time.Now())
+		c.rejected.tell(c.log, &e, time.Now())
 	}
 }
 
@@ -158,7 +158,7 @@ func (c *complaints) isNew(k rejection, now time.Time) bool {
 }
 
 // replicationHandler handles the calls of class replication.
-type replicationHandler struct{ desk *desk }
+type replicationHandler struct{ server *callServer }
 
 // Handle implements peer.Handler.
 func (r replicationHandler) Handle(from peer.Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
@@ -167,7 +167,7 @@ func (r replicationHandler) Handle(from peer.Node, session uint64, kind uint8, p
 
 // HandleBy implements peer.GatheringHandler.
 func (r replicationHandler) HandleBy(by peer.Gatherer, from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	h := r.desk.handlers.Load()
+	h := r.server.handlers.Load()
 	if h == nil || h.Replicate == nil {
 		reply(nil, forward.ToRemote(failure.NotServing))
 		return
@@ -176,15 +176,15 @@ func (r replicationHandler) HandleBy(by peer.Gatherer, from peer.Node, _ uint64,
 }
 
 // forwardHandler handles the calls of class forward.
-type forwardHandler struct{ desk *desk }
+type forwardHandler struct{ server *callServer }
 
 // Handle implements peer.Handler.
 func (f forwardHandler) Handle(from peer.Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	f.desk.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
+	f.server.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
 }
 
 // formHandler handles the calls of class formation, of which there is one.
-type formHandler struct{ desk *desk }
+type formHandler struct{ server *callServer }
 
 // Handle implements peer.Handler.
 func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
@@ -193,16 +193,16 @@ func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, r
 		return
 	}
 	text := bytes.Clone(payload)
-	f.desk.answer(reply, func(ctx context.Context) ([]byte, error) { return f.desk.formation.Handle(ctx, text) })
+	f.server.answer(reply, func(ctx context.Context) ([]byte, error) { return f.server.formation.Handle(ctx, text) })
 }
 
 // handle answers a request, or passes it on. It does not block. It owns payload.
-func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	h := d.handlers.Load()
+func (c *callServer) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	h := c.handlers.Load()
 	switch {
 	case kind < firstOfForward:
-		d.handleOwn(from, kind, payload, reply)
-	case !d.roster.knows(from):
+		c.handleOwn(from, kind, payload, reply)
+	case !c.roster.knows(from):
 		reply(nil, forward.ToRemote(fmt.Errorf("%w: %s", failure.UnknownNode, from)))
 	case h == nil || h.Forward == nil:
 		reply(nil, forward.ToRemote(failure.NotServing))
@@ -212,19 +212,19 @@ func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 }
 
 // handleOwn answers a request of this package.
-func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply func([][]byte, error)) {
+func (c *callServer) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply func([][]byte, error)) {
 	switch kind {
 	case kindWho:
-		reply([][]byte{binary.LittleEndian.AppendUint64(nil, d.incarnation())}, nil)
+		reply([][]byte{binary.LittleEndian.AppendUint64(nil, c.incarnation())}, nil)
 		return
 	case kindHere:
-		d.roster.hurry(from)
+		c.roster.hurry(from)
 		reply(nil, nil)
 		return
 	case kindGone, kindSilent:
 		var last uint64
 		err := error(failure.NotServing)
-		if s := d.opened.Load(); s != nil {
+		if s := c.opened.Load(); s != nil {
 			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard(s))
 		}
 		if err != nil {
@@ -234,30 +234,30 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		reply([][]byte{binary.LittleEndian.AppendUint64(nil, last)}, nil)
 		return
 	}
-	d.answer(reply, func(ctx context.Context) ([]byte, error) { return d.answerOwn(ctx, from, kind, payload) })
+	c.answer(reply, func(ctx context.Context) ([]byte, error) { return c.answerOwn(ctx, from, kind, payload) })
 }
 
-// standBack records for how long a disk of this node has not responded: see Options.DiskSilent. The
+// diskSilent records for how long a disk of this node has not responded: see Options.DiskSilent. The
 // controller role is transferred first, because a metadata leader whose write hangs cannot do that. A
 // new controller keeps it until the timeout: all disks may be slow, and the successor's as well.
-func (d *desk) standBack(silent, timeout time.Duration) {
-	d.stalled.Store(silent >= timeout)
-	if silent >= timeout || silent >= timeout/2 && d.chair.mayYield() {
-		d.chair.yield()
+func (c *callServer) diskSilent(silent, timeout time.Duration) {
+	c.stalled.Store(silent >= timeout)
+	if silent >= timeout || silent >= timeout/2 && c.role.mayYield() {
+		c.role.yield()
 	}
 }
 
 // answer performs a request on a goroutine, unless too many are in progress.
-func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]byte, error)) {
+func (c *callServer) answer(reply func([][]byte, error), do func(context.Context) ([]byte, error)) {
 	select {
-	case d.requests <- struct{}{}:
+	case c.requests <- struct{}{}:
 	default:
 		reply(nil, forward.ToRemote(failure.ClusterBusy))
 		return
 	}
-	if !d.work.start(func() {
-		defer func() { <-d.requests }()
-		ctx, cancel := context.WithTimeout(d.work.ctx, requestTimeout)
+	if !c.work.start(func() {
+		defer func() { <-c.requests }()
+		ctx, cancel := context.WithTimeout(c.work.ctx, requestTimeout)
 		defer cancel()
 		answer, err := do(ctx)
 		if err != nil {
@@ -266,14 +266,14 @@ func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]b
 		}
 		reply([][]byte{answer}, nil)
 	}) {
-		<-d.requests
+		<-c.requests
 		reply(nil, forward.ToRemote(errClosed))
 	}
 }
 
 // answerOwn performs a request of this package.
-func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
-	s := d.opened.Load()
+func (c *callServer) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
+	s := c.opened.Load()
 	if s == nil {
 		return nil, failure.NotServing
 	}
@@ -286,17 +286,17 @@ func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payl
 	case kindStanding:
 		return standing(s)
 	}
-	return acts{s, d.calls}.carryOut(ctx, kind, payload)
+	return acts{s, c.calls}.carryOut(ctx, kind, payload)
 }
 
 // incarnation returns the registered incarnation of this process, or 0 while it does not serve, as
 // while its disk does not respond.
-func (d *desk) incarnation() uint64 {
-	s := d.opened.Load()
-	if s == nil || d.handlers.Load() == nil || d.stalled.Load() {
+func (c *callServer) incarnation() uint64 {
+	s := c.opened.Load()
+	if s == nil || c.handlers.Load() == nil || c.stalled.Load() {
 		return 0
 	}
-	if self := s.Node(d.self); self != nil {
+	if self := s.Node(c.self); self != nil {
 		return self.Incarnation
 	}
 	return 0

@@ -16,8 +16,8 @@ import (
 // without it. It also ends if it learns of it later.
 const supersededTimeout = 300 * time.Millisecond
 
-// lineage compares the cluster of a node's data with the clusters of other nodes.
-type lineage struct {
+// supersededCheck compares the cluster of a node's data with the clusters of other nodes.
+type supersededCheck struct {
 	own       string   // id of this node's cluster; "": none, or unknown
 	addresses []string // of other nodes
 	transport *peer.Transport
@@ -25,10 +25,10 @@ type lineage struct {
 	breakdown *breakdown
 }
 
-// check asks the other nodes for their clusters. It returns ErrSuperseded if one of them is in a
+// run asks the other nodes for their clusters. It returns ErrSuperseded if one of them is in a
 // cluster that was recovered from this node's: then the old cluster must not continue, even if a
 // majority of it is present. Nodes that do not respond are ignored.
-func (l *lineage) check(ctx context.Context) error {
+func (l *supersededCheck) run(ctx context.Context) error {
 	if l.own == "" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (l *lineage) check(ctx context.Context) error {
 }
 
 // await handles late answers.
-func (l *lineage) await(found <-chan error, asked int) {
+func (l *supersededCheck) await(found <-chan error, asked int) {
 	for range asked {
 		if err := <-found; err != nil {
 			l.breakdown.fail(err)
@@ -70,7 +70,7 @@ func (l *lineage) await(found <-chan error, asked int) {
 }
 
 // compare queries the node at an address.
-func (l *lineage) compare(ctx context.Context, address string) error {
+func (l *supersededCheck) compare(ctx context.Context, address string) error {
 	hello, err := l.transport.Ping(ctx, address)
 	if err != nil || !meta.Supersedes(hello.ClusterID, l.own) {
 		return nil //nolint:nilerr // a node that does not respond is ignored
@@ -80,20 +80,20 @@ func (l *lineage) compare(ctx context.Context, address string) error {
 }
 
 // explain returns the reason why the node is no longer a member of its cluster.
-func (l *lineage) explain(ctx context.Context, err error) error {
-	if superseded := l.check(ctx); errors.Is(superseded, ErrSuperseded) {
+func (l *supersededCheck) explain(ctx context.Context, err error) error {
+	if superseded := l.run(ctx); errors.Is(superseded, ErrSuperseded) {
 		return superseded
 	}
 	return fmt.Errorf("metadata: %w", err)
 }
 
-// lineage returns the comparison with the configured nodes and the known members.
-func (n *Node) lineage() *lineage {
+// supersededCheck returns the check with the configured nodes and the known members.
+func (n *Node) supersededCheck() *supersededCheck {
 	addresses := slices.Clone(n.o.Join)
 	for _, m := range n.Members().Members {
 		addresses = append(addresses, m.Address)
 	}
 	slices.Sort(addresses)
 	addresses = slices.DeleteFunc(slices.Compact(addresses), func(a string) bool { return a == n.o.Address || formation.AddressUnknown(a) })
-	return &lineage{n.formation.Cluster(), addresses, n.transport, n.work, &n.breakdown}
+	return &supersededCheck{n.formation.Cluster(), addresses, n.transport, n.work, &n.breakdown}
 }
