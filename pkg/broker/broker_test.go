@@ -286,23 +286,6 @@ func TestAddedPartitionsReachExistingConsumers(t *testing.T) {
 	}
 }
 
-// An added partition has a leader before the topic's configuration lists it.
-func TestUnappliedPartitionIsNotCounted(t *testing.T) {
-	n := newNode(t)
-	c := n.subscribe("t", "c")
-	defer c.Close()
-	h := n.Host.Topics.Hosted()[0]
-	before := h.Config()
-	if err := n.Directory.AddPartitions(t.Context(), "t", 2); err != nil {
-		t.Fatal(err)
-	}
-	hidden[atomic.Pointer[meta.Topic]](h, "config").Store(before)
-	stats := n.Node.TopicStats("t", "", true)
-	if len(stats) != 1 || len(stats[0].Partitions) != 1 || len(stats[0].Channels) != 1 || len(stats[0].Channels[0].Partitions) != 1 {
-		t.Errorf("%+v", stats)
-	}
-}
-
 func TestDeletedTopicFreesItsName(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "old")

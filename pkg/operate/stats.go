@@ -34,9 +34,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		Name: h.Name, Ephemeral: meta.IsEphemeral(h.Name), Paused: t.Paused,
 		QuotaUsed: -1,
 	}
-	led := slices.DeleteFunc(slices.Clone(h.AllLed()), func(lp *host.Led) bool {
-		return lp.Index >= len(t.Partitions) // it is being added: the configuration changes last
-	})
+	led := configured(h.AllLed(), t)
 	for _, lp := range led {
 		l, i := lp.Replica.Log(), lp.Index
 		s.Partitions = append(s.Partitions, stats.Partition{
@@ -65,6 +63,12 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		}
 	}
 	return s
+}
+
+// configured returns the partitions that the topic's configuration lists. One that is being added
+// has a leader before.
+func configured(led []*host.Led, t *meta.Topic) []*host.Led {
+	return slices.DeleteFunc(slices.Clone(led), func(lp *host.Led) bool { return lp.Index >= len(t.Partitions) })
 }
 
 func texts(ids []meta.NodeID) []string {
