@@ -21,14 +21,14 @@ const (
 	takePause  = time.Millisecond
 )
 
-// Shares of a process's descriptors. A sixteenth is never lent, since the process has descriptors
-// that are not counted: at least leastKept, but at most half of a small limit. A quarter is always
-// available to files that are open for writing, even if other parts use many.
+// Shares of a process's descriptors. A sixteenth is reserved for descriptors that are not counted:
+// at least leastReserved, but at most half of a small limit. A quarter is always available to files
+// that are open for writing, even if other parts use many.
 const (
-	neverLent = 16
-	leastKept = 128
-	mostKept  = 2
-	leastLent = 4
+	reservedShare     = 16
+	leastReserved     = 128
+	mostReservedShare = 2
+	leastShare        = 4
 )
 
 // candidates is how many random open files are compared to find one that gives up its descriptor.
@@ -36,10 +36,10 @@ const (
 // choice.
 const candidates = 8
 
-// Files lends descriptors to files that are open for writing. There may be more such files than
-// descriptors: a busy partition has some, and there may be thousands of partitions. If no
+// Files shares descriptors among the files that are open for writing. There may be more such files
+// than descriptors: a busy partition has some, and there may be thousands of partitions. If no
 // descriptor is left, a file that is not in use gives up its own and is opened again at its next
-// use: see lentFile. (PostgreSQL's virtual file descriptors work in the same way.) Temporary files,
+// use: see virtualFile, which works as PostgreSQL's virtual file descriptors do. Temporary files,
 // which are closed soon, keep theirs and do not count.
 //
 // One descriptor is reserved for the sync of a directory, which must not fail for lack of one:
@@ -47,16 +47,16 @@ const candidates = 8
 //
 // Its methods are safe for concurrent use.
 type Files struct {
-	limit     int64 // all descriptors except those that are never lent
+	limit     int64 // all descriptors except the reserved ones
 	least     int64
 	events    FilesEvents
 	elsewhere atomic.Int64 // descriptors that other parts reported
 	given     atomic.Int64 // how many have been given up so far
 	losses    losses
 
-	mu    sync.Mutex // guards what follows; it may be taken with a lentFile's
-	lent  []*lentFile
-	taken int // descriptors of files that are not in lent yet
+	mu      sync.Mutex     // guards what follows; it may be taken with a virtualFile's
+	held    []*virtualFile // with a descriptor
+	opening int            // descriptors of files that are being opened
 
 	spareMu sync.Mutex // guards spare
 	spare   *os.File   // nil: it could not be opened
@@ -70,9 +70,9 @@ type FilesEvents struct {
 
 // NewFiles returns a Files for a process that may have limit descriptors.
 func NewFiles(limit int, events FilesEvents) *Files {
-	kept := max(limit/neverLent, min(leastKept, limit/mostKept))
-	f := &Files{limit: int64(limit - kept), least: max(int64(limit/leastLent), 1), events: events}
-	f.keepLocked()
+	kept := max(limit/reservedShare, min(leastReserved, limit/mostReservedShare))
+	f := &Files{limit: int64(limit - kept), least: max(int64(limit/leastShare), 1), events: events}
+	f.openSpareLocked()
 	return f
 }
 
@@ -87,19 +87,16 @@ func (f *Files) Elsewhere(n int) {
 	}
 }
 
-// Given returns how many descriptors have been given up since the start.
-func (f *Files) Given() int64 { return f.given.Load() }
-
-// most returns how many descriptors may be lent now.
+// most returns how many descriptors files may hold now.
 func (f *Files) most() int64 {
 	return max(f.limit-f.elsewhere.Load(), f.least)
 }
 
-// over reports whether more descriptors are lent than may be.
+// over reports whether files hold more descriptors than they may.
 func (f *Files) over() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return int64(len(f.lent)+f.taken) > f.most()
+	return int64(len(f.held)+f.opening) > f.most()
 }
 
 // counts reports whether a file with this name counts.
@@ -110,22 +107,22 @@ func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix
 func (f *Files) acquire(name string) error {
 	for waits := 0; ; {
 		f.mu.Lock()
-		if int64(len(f.lent)+f.taken) < f.most() {
-			f.taken++
+		if int64(len(f.held)+f.opening) < f.most() {
+			f.opening++
 			f.mu.Unlock()
 			return nil
 		}
 		f.mu.Unlock()
-		if !f.goOn(&waits) {
+		if !f.freeOrWait(&waits) {
 			tell(f.events.Refused, name)
 			return &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 		}
 	}
 }
 
-// goOn makes a file give up its descriptor, or waits for a moment if all are in use. It returns
+// freeOrWait makes a file give up its descriptor, or waits for a moment if all are in use. It returns
 // false after too many waits.
-func (f *Files) goOn(waits *int) bool {
+func (f *Files) freeOrWait(waits *int) bool {
 	if f.giveUp() {
 		return true
 	}
@@ -134,25 +131,25 @@ func (f *Files) goOn(waits *int) bool {
 	return *waits < takeTries
 }
 
-// have notes that a file has the descriptor that was counted for it; nil: it could not be opened.
-func (f *Files) have(l *lentFile) {
+// hold records that a file has the descriptor that was counted for it; nil: it could not be opened.
+func (f *Files) hold(l *virtualFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.taken--
+	f.opening--
 	if l != nil {
-		l.at = len(f.lent)
-		f.lent = append(f.lent, l)
+		l.at = len(f.held)
+		f.held = append(f.held, l)
 	}
 }
 
-// lose notes that a file no longer has a descriptor.
-func (f *Files) lose(l *lentFile) {
+// drop records that a file no longer has a descriptor.
+func (f *Files) drop(l *virtualFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := f.lent[len(f.lent)-1]
-	f.lent[l.at], last.at = last, l.at
-	f.lent[len(f.lent)-1] = nil
-	f.lent = f.lent[:len(f.lent)-1]
+	last := f.held[len(f.held)-1]
+	f.held[l.at], last.at = last, l.at
+	f.held[len(f.held)-1] = nil
+	f.held = f.held[:len(f.held)-1]
 }
 
 // giveUp makes a file give up its descriptor, and reports whether one did. A file that cannot be
@@ -163,13 +160,13 @@ func (f *Files) giveUp() bool {
 		if l == nil {
 			return false
 		}
-		rests := l.rest()
-		if rests {
-			f.lose(l)
+		gaveUp := l.giveUp()
+		if gaveUp {
+			f.drop(l)
 			f.given.Add(1)
 		}
 		l.mu.Unlock()
-		if rests {
+		if gaveUp {
 			tell(f.events.GaveUp, l.name)
 			return true
 		}
@@ -184,10 +181,10 @@ func tell(event func(name string), name string) {
 
 // choose returns a file that may give up its descriptor, locked: the least recently used of some
 // random ones. nil: all are in use.
-func (f *Files) choose() (chosen *lentFile) {
+func (f *Files) choose() (chosen *virtualFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := len(f.lent)
+	n := len(f.held)
 	if n == 0 {
 		return nil
 	}
@@ -198,11 +195,11 @@ func (f *Files) choose() (chosen *lentFile) {
 		} else if chosen != nil {
 			break // more are compared only while those were in use
 		}
-		l := f.lent[at]
+		l := f.held[at]
 		if l == chosen || !l.mu.TryLock() {
 			continue
 		}
-		if !l.mayRest() || chosen != nil && chosen.used <= l.used {
+		if !l.mayGiveUp() || chosen != nil && chosen.used <= l.used {
 			l.mu.Unlock()
 			continue
 		}
@@ -214,7 +211,7 @@ func (f *Files) choose() (chosen *lentFile) {
 	return chosen
 }
 
-func (f *Files) keepLocked() {
+func (f *Files) openSpareLocked() {
 	if f.spare == nil {
 		f.spare, _ = os.Open(os.DevNull) // without one a directory is opened as any file is
 	}
@@ -232,18 +229,18 @@ func LacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || OutOfFiles(err)
 }
 
-// opened calls open. If that fails for lack of a descriptor, it calls open again after a file has
+// retry calls open. If that fails for lack of a descriptor, it calls open again after a file has
 // given up its own.
-func (f *Files) opened(open func() error) error {
+func (f *Files) retry(open func() error) error {
 	err := open()
-	for waits := 0; f != nil && OutOfFiles(err) && f.goOn(&waits); {
+	for waits := 0; f != nil && OutOfFiles(err) && f.freeOrWait(&waits); {
 		err = open()
 	}
 	return err
 }
 
-// surely is like opened, but if no file can give up a descriptor, open gets the spare one.
-func (f *Files) surely(open func() error) error {
+// retryWithSpare is like retry, but if no file can give up a descriptor, open gets the spare one.
+func (f *Files) retryWithSpare(open func() error) error {
 	err := open()
 	for f != nil && OutOfFiles(err) && f.giveUp() {
 		err = open()
@@ -253,7 +250,7 @@ func (f *Files) surely(open func() error) error {
 	}
 	f.spareMu.Lock()
 	defer f.spareMu.Unlock()
-	defer f.keepLocked()
+	defer f.openSpareLocked()
 	for range spareTries {
 		if f.spare != nil {
 			_ = f.spare.Close()
@@ -262,7 +259,7 @@ func (f *Files) surely(open func() error) error {
 		if err = open(); !OutOfFiles(err) {
 			return err
 		}
-		f.keepLocked() // another goroutine took it meanwhile
+		f.openSpareLocked() // another goroutine took it meanwhile
 		time.Sleep(sparePause)
 	}
 	return err

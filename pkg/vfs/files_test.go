@@ -93,12 +93,12 @@ func TestThereMayBeMoreFilesThanDescriptors(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", p.name, err)
 		}
-		if n := len(fsys.Files.lent); n > most || fsys.Files.taken != 0 {
-			t.Fatalf("%d descriptors are lent", n)
+		if n := len(fsys.Files.held); n > most || fsys.Files.opening != 0 {
+			t.Fatalf("%d descriptors are held", n)
 		}
 	}
-	if fsys.Files.Given() < 500 {
-		t.Errorf("descriptors were given up %d times", fsys.Files.Given())
+	if fsys.Files.given.Load() < 500 {
+		t.Errorf("descriptors were given up %d times", fsys.Files.given.Load())
 	}
 	for _, p := range files {
 		if err := p.file.Close(); err != nil {
@@ -108,8 +108,8 @@ func TestThereMayBeMoreFilesThanDescriptors(t *testing.T) {
 			t.Errorf("a file that is closed: %v", err)
 		}
 	}
-	if n := len(fsys.Files.lent); n != 0 {
-		t.Errorf("%d descriptors are lent for no file", n)
+	if n := len(fsys.Files.held); n != 0 {
+		t.Errorf("%d descriptors are held for no file", n)
 	}
 }
 
@@ -159,8 +159,8 @@ func TestFilesAreUsedByMany(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if n := len(fsys.Files.lent); n != 0 || fsys.Files.taken != 0 {
-		t.Errorf("%d descriptors are lent for no file", n)
+	if n := len(fsys.Files.held); n != 0 || fsys.Files.opening != 0 {
+		t.Errorf("%d descriptors are held for no file", n)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	a, b := mustCreate(t, fsys, path("a")), mustCreate(t, fsys, path("b"))
 	for _, f := range []File{a, b} {
-		if _, _, err := f.(*lentFile).begin(); err != nil {
+		if _, _, err := f.(*virtualFile).begin(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,14 +185,14 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 	if r, err := fsys.Open(path("a")); err != nil || r.Close() != nil {
 		t.Errorf("reading: %v", err)
 	}
-	a.(*lentFile).end()
+	a.(*virtualFile).end()
 	for range 2 { // a file that could not be opened does not count
 		if _, err := fsys.OpenReadWrite(path("nothing")); !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 	}
 	c := mustCreate(t, fsys, path("c"))
-	if a.(*lentFile).file != nil || b.(*lentFile).file == nil {
+	if a.(*virtualFile).file != nil || b.(*virtualFile).file == nil {
 		t.Error("the descriptor is not that of the file which is not in use")
 	}
 	if err := errors.Join(a.Close(), b.Close(), c.Close(), temp.Close()); err != nil {
@@ -205,7 +205,7 @@ func TestFilesInUseKeepTheirDescriptors(t *testing.T) {
 func TestFileIsDurableBeforeItGivesUpItsDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	fsys := OS{Files: filesFor(2)}
-	bad, good := mustCreate(t, fsys, filepath.Join(dir, "bad")).(*lentFile), mustCreate(t, fsys, filepath.Join(dir, "good")).(*lentFile)
+	bad, good := mustCreate(t, fsys, filepath.Join(dir, "bad")).(*virtualFile), mustCreate(t, fsys, filepath.Join(dir, "good")).(*virtualFile)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -280,10 +280,10 @@ func TestConnectionsTakeDescriptorsFromFiles(t *testing.T) {
 	for i := range 80 {
 		defer mustCreate(t, fsys, filepath.Join(dir, strconv.Itoa(i))).Close()
 	}
-	for _, of := range []struct{ elsewhere, lent int }{{0, 60}, {8, 52}, {30, 30}, {20, 30}, {-58, 30}} {
+	for _, of := range []struct{ elsewhere, held int }{{0, 60}, {8, 52}, {30, 30}, {20, 30}, {-58, 30}} {
 		fsys.Files.Elsewhere(of.elsewhere)
-		if n := len(fsys.Files.lent); n != of.lent {
-			t.Errorf("%d more elsewhere: %d are lent, want %d", of.elsewhere, n, of.lent)
+		if n := len(fsys.Files.held); n != of.held {
+			t.Errorf("%d more elsewhere: %d are held, want %d", of.elsewhere, n, of.held)
 		}
 	}
 	(*Files)(nil).Elsewhere(1)
@@ -292,7 +292,7 @@ func TestConnectionsTakeDescriptorsFromFiles(t *testing.T) {
 func TestSomeDescriptorsAreReserved(t *testing.T) {
 	for limit, most := range map[int]int64{0: 1, 1: 1, 64: 32, 256: 128, 1024: 896, 20_000: 18_750, 1 << 20: 1<<20 - 1<<16} {
 		if got := NewFiles(limit, FilesEvents{}).most(); got != most {
-			t.Errorf("of %d descriptors %d are lent, want %d", limit, got, most)
+			t.Errorf("of %d descriptors %d are held, want %d", limit, got, most)
 		}
 	}
 }
@@ -301,10 +301,10 @@ func TestSomeDescriptorsAreReserved(t *testing.T) {
 // has no descriptor left.
 func TestOpenTakesADescriptorFromAFile(t *testing.T) {
 	fsys := OS{Files: filesFor(4)}
-	f := mustCreate(t, fsys, filepath.Join(t.TempDir(), "f")).(*lentFile)
+	f := mustCreate(t, fsys, filepath.Join(t.TempDir(), "f")).(*virtualFile)
 	defer f.Close()
 	calls := 0
-	err := fsys.Files.opened(func() error {
+	err := fsys.Files.retry(func() error {
 		if calls++; f.file != nil {
 			return &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}
 		}
@@ -314,7 +314,7 @@ func TestOpenTakesADescriptorFromAFile(t *testing.T) {
 		t.Fatalf("%v after %d calls", err, calls)
 	}
 	for _, files := range []*Files{nil, fsys.Files} {
-		if err := files.opened(func() error { return syscall.ENFILE }); !OutOfFiles(err) { // after a while
+		if err := files.retry(func() error { return syscall.ENFILE }); !OutOfFiles(err) { // after a while
 			t.Error(err)
 		}
 	}
@@ -325,7 +325,7 @@ func TestSpareDescriptorIsReopened(t *testing.T) {
 	f := filesFor(1)
 	for name, missing := range map[string]int{"there is one": 0, "there is none": 1, "another took it": 3} {
 		calls := 0
-		err := f.surely(func() error {
+		err := f.retryWithSpare(func() error {
 			if calls++; calls <= missing {
 				return &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}
 			}
@@ -339,10 +339,10 @@ func TestSpareDescriptorIsReopened(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := f.surely(func() error { return broken }); !errors.Is(err, broken) {
+	if err := f.retryWithSpare(func() error { return broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if err := (*Files)(nil).surely(func() error { return syscall.ENFILE }); !OutOfFiles(err) {
+	if err := (*Files)(nil).retryWithSpare(func() error { return syscall.ENFILE }); !OutOfFiles(err) {
 		t.Error(err)
 	}
 }

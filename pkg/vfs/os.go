@@ -38,7 +38,7 @@ func (s OS) open(name string, flag int) (File, error) {
 }
 
 func (s OS) openFile(name string, flag int) (f *os.File, err error) {
-	err = s.Files.opened(func() error {
+	err = s.Files.retry(func() error {
 		f, err = openBlocking(name, flag)
 		return err
 	})
@@ -71,10 +71,10 @@ func openBlocking(name string, flag int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
 }
 
-// openWritable opens a file for writing. If descriptors are counted, the file gets a lent one.
+// openWritable opens a file for writing. If descriptors are counted, the file is a virtualFile.
 func (s OS) openWritable(name string, flag int) (File, error) {
 	if s.Files.counts(name) {
-		return s.openLent(name, flag)
+		return s.openVirtual(name, flag)
 	}
 	return s.open(name, flag)
 }
@@ -105,7 +105,7 @@ func (OS) MkdirAll(name string) error { return os.MkdirAll(name, dirMode) }
 // ReadDir implements FS.
 func (s OS) ReadDir(name string) ([]string, error) {
 	var entries []fs.DirEntry
-	err := s.Files.opened(func() (err error) {
+	err := s.Files.retry(func() (err error) {
 		entries, err = os.ReadDir(name)
 		return err
 	})
@@ -125,7 +125,7 @@ func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 // SyncDir implements FS.
 func (s OS) SyncDir(name string) error {
 	return s.Syncs.names(name, func() error {
-		return s.Files.surely(func() error {
+		return s.Files.retryWithSpare(func() error {
 			d, err := openBlocking(name, os.O_RDONLY)
 			if err != nil {
 				return err

@@ -4,19 +4,19 @@ package main
 func descriptorMistakes() []mistake {
 	return []mistake{
 		{
-			name: "one descriptor more is lent than may be", file: "pkg/vfs/files.go",
-			old: "int64(len(f.lent)+f.taken) < f.most()", with: "int64(len(f.lent)+f.taken) <= f.most()", tests: []string{"./pkg/vfs"}, run: "TestThereMayBeMoreFiles",
+			name: "one descriptor more is held than may be", file: "pkg/vfs/files.go",
+			old: "int64(len(f.held)+f.opening) < f.most()", with: "int64(len(f.held)+f.opening) <= f.most()", tests: []string{"./pkg/vfs"}, run: "TestThereMayBeMoreFiles",
 		},
 		{
-			name: "a file that is in use gives up its descriptor", file: "pkg/vfs/lent.go",
+			name: "a file that is in use gives up its descriptor", file: "pkg/vfs/virtualfile.go",
 			old: "return l.users == 0 && ", with: "return ", tests: []string{"./pkg/vfs"}, run: "TestFilesInUse",
 		},
 		{
-			name: "a file gives up its descriptor before it is durable", file: "pkg/vfs/lent.go",
+			name: "a file gives up its descriptor before it is durable", file: "pkg/vfs/virtualfile.go",
 			old: "if l.wrote > l.synced {", with: "if false {", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
-			name: "a sync that began before a change makes that durable", file: "pkg/vfs/lent.go",
+			name: "a sync that began before a change makes that durable", file: "pkg/vfs/virtualfile.go",
 			old: "l.synced = max(l.synced, wrote)", with: "l.synced = max(l.wrote, wrote)", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
@@ -28,11 +28,11 @@ func descriptorMistakes() []mistake {
 			old: "func(x *loss) { x.err = nil }", with: "func(*loss) {}", tests: []string{"./pkg/vfs"}, run: "TestFailedSyncIsReportedToEveryHandle",
 		},
 		{
-			name: "a file that cannot be made durable is synced again", file: "pkg/vfs/lent.go",
+			name: "a file that cannot be made durable is synced again", file: "pkg/vfs/virtualfile.go",
 			old: " && !l.unsynced", with: "", tests: []string{"./pkg/vfs"}, run: "TestFileIsDurable",
 		},
 		{
-			name: "a file is opened again that is another one", file: "pkg/vfs/lent.go",
+			name: "a file is opened again that is another one", file: "pkg/vfs/virtualfile.go",
 			old: "err == nil && !os.SameFile(info, l.info)", with: "err != nil && info != nil", tests: []string{"./pkg/vfs"}, run: "TestFileIsOpenedAgain",
 		},
 		{

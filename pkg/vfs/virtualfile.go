@@ -7,16 +7,17 @@ import (
 	"sync"
 )
 
-// lentFile is a file that is open for writing. It has a descriptor of a Files while it is used, and
-// keeps it until another file needs it. Before it gives up the descriptor, it syncs what was
+// virtualFile is a file that is open for writing. It has a descriptor of a Files while it is used,
+// and keeps it until another file needs it. Before it gives up the descriptor, it syncs what was
 // written, so that the file's owner gets an error of the disk: a file that was closed may never
 // report it. Other users of the file, and those who open it later, get the error as well: see losses.
 //
-// It is opened again by its name. If another file has that name by then, or none has, the lentFile
-// fails, so that nothing is written to another file. It also fails if it cannot be synced.
-type lentFile struct {
+// It is opened again by its name. If another file has that name by then, or none has, the
+// virtualFile fails, so that nothing is written to another file. It also fails if it cannot be
+// synced.
+type virtualFile struct {
 	name   string
-	system OS // its Files lends the descriptor
+	system OS // its Files counts the descriptor
 
 	mu       sync.Mutex  // guards what follows
 	file     *os.File    // nil: it has no descriptor
@@ -30,9 +31,9 @@ type lentFile struct {
 	at       int    // its index among those with a descriptor; guarded by the Files
 }
 
-// openLent opens a file with a descriptor of s.Files.
-func (s OS) openLent(name string, flag int) (File, error) {
-	l := &lentFile{name: name, system: s}
+// openVirtual opens a file with a descriptor of s.Files.
+func (s OS) openVirtual(name string, flag int) (File, error) {
+	l := &virtualFile{name: name, system: s}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(flag); err != nil {
@@ -42,23 +43,23 @@ func (s OS) openLent(name string, flag int) (File, error) {
 }
 
 // open opens the file with a counted descriptor.
-func (l *lentFile) open(flag int) error {
+func (l *virtualFile) open(flag int) error {
 	files := l.system.Files
 	if err := files.acquire(l.name); err != nil {
 		return err
 	}
 	file, err := l.system.openFile(l.name, flag)
 	if err != nil {
-		files.have(nil)
+		files.hold(nil)
 		return err
 	}
 	l.file = file
-	files.have(l)
+	files.hold(l)
 	return nil
 }
 
 // reopen opens the file again.
-func (l *lentFile) reopen() error {
+func (l *virtualFile) reopen() error {
 	if err := l.open(os.O_RDWR); err != nil {
 		if !OutOfFiles(err) {
 			l.failed = err
@@ -70,7 +71,7 @@ func (l *lentFile) reopen() error {
 		err = &fs.PathError{Op: "open again", Path: l.name, Err: errReplaced}
 	}
 	if err != nil {
-		l.system.Files.lose(l)
+		l.system.Files.drop(l)
 		_ = l.file.Close() // nothing was written to it
 		l.file, l.failed = nil, err
 	}
@@ -80,11 +81,11 @@ func (l *lentFile) reopen() error {
 // errReplaced is the error of a file whose name another file has.
 var errReplaced = errors.New("a file with this name exists")
 
-// mayRest reports whether the file can give up its descriptor now. The caller holds the lock.
-func (l *lentFile) mayRest() bool { return l.users == 0 && l.failed == nil && !l.unsynced }
+// mayGiveUp reports whether the file can give up its descriptor now. The caller holds the lock.
+func (l *virtualFile) mayGiveUp() bool { return l.users == 0 && l.failed == nil && !l.unsynced }
 
-// rest syncs and closes the descriptor, and reports whether it did. The caller holds the lock.
-func (l *lentFile) rest() bool {
+// giveUp syncs and closes the descriptor, and reports whether it did. The caller holds the lock.
+func (l *virtualFile) giveUp() bool {
 	if l.wrote > l.synced {
 		l.failed = l.system.Files.losses.syncing(l.file, func() error {
 			return named("fdatasync", l.file, l.system.Syncs.data(l.file))
@@ -103,7 +104,7 @@ func (l *lentFile) rest() bool {
 }
 
 // begin returns the open file and the number of changes so far. The caller ends its use.
-func (l *lentFile) begin() (*os.File, uint64, error) {
+func (l *virtualFile) begin() (*os.File, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed != nil {
@@ -119,14 +120,14 @@ func (l *lentFile) begin() (*os.File, uint64, error) {
 	return l.file, l.wrote, nil
 }
 
-func (l *lentFile) end() {
+func (l *virtualFile) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.users--
 }
 
 // change calls f, which may change the file.
-func (l *lentFile) change(f func(*os.File) error) error {
+func (l *virtualFile) change(f func(*os.File) error) error {
 	file, _, err := l.begin()
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (l *lentFile) change(f func(*os.File) error) error {
 }
 
 // sync calls f, which makes earlier changes durable.
-func (l *lentFile) sync(f func(*os.File) error) error {
+func (l *virtualFile) sync(f func(*os.File) error) error {
 	file, wrote, err := l.begin()
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (l *lentFile) sync(f func(*os.File) error) error {
 }
 
 // ReadAt implements File.
-func (l *lentFile) ReadAt(p []byte, off int64) (int, error) {
+func (l *virtualFile) ReadAt(p []byte, off int64) (int, error) {
 	file, _, err := l.begin()
 	if err != nil {
 		return 0, err
@@ -167,7 +168,7 @@ func (l *lentFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt implements File.
-func (l *lentFile) WriteAt(p []byte, off int64) (n int, err error) {
+func (l *virtualFile) WriteAt(p []byte, off int64) (n int, err error) {
 	err = l.change(func(file *os.File) error {
 		n, err = file.WriteAt(p, off)
 		return err
@@ -176,7 +177,7 @@ func (l *lentFile) WriteAt(p []byte, off int64) (n int, err error) {
 }
 
 // Size implements File.
-func (l *lentFile) Size() (int64, error) {
+func (l *virtualFile) Size() (int64, error) {
 	file, _, err := l.begin()
 	if err != nil {
 		return 0, err
@@ -186,17 +187,17 @@ func (l *lentFile) Size() (int64, error) {
 }
 
 // Truncate implements File.
-func (l *lentFile) Truncate(size int64) error {
+func (l *virtualFile) Truncate(size int64) error {
 	return l.change(func(file *os.File) error { return file.Truncate(size) })
 }
 
 // Preallocate implements File.
-func (l *lentFile) Preallocate(off, n int64) error {
+func (l *virtualFile) Preallocate(off, n int64) error {
 	return l.change(func(file *os.File) error { return preallocate(file, off, n) })
 }
 
 // DropCache drops a range from the system's cache, as far as it is on disk.
-func (l *lentFile) DropCache(off, n int64) {
+func (l *virtualFile) DropCache(off, n int64) {
 	if file, _, err := l.begin(); err == nil {
 		defer l.end()
 		dropCache(file, off, n)
@@ -204,16 +205,16 @@ func (l *lentFile) DropCache(off, n int64) {
 }
 
 // SyncData implements File: see OS.SyncData.
-func (l *lentFile) SyncData() error { return l.sync(l.system.syncData) }
+func (l *virtualFile) SyncData() error { return l.sync(l.system.syncData) }
 
 // SyncAside is SyncData: see the function SyncAside.
-func (l *lentFile) SyncAside() error { return l.sync(l.system.syncAside) }
+func (l *virtualFile) SyncAside() error { return l.sync(l.system.syncAside) }
 
 // Sync implements File.
-func (l *lentFile) Sync() error { return l.sync(l.system.syncWhole) }
+func (l *virtualFile) Sync() error { return l.sync(l.system.syncWhole) }
 
 // Close implements File.
-func (l *lentFile) Close() error {
+func (l *virtualFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if errors.Is(l.failed, os.ErrClosed) {
@@ -223,6 +224,6 @@ func (l *lentFile) Close() error {
 	if l.file == nil {
 		return nil
 	}
-	l.system.Files.lose(l)
+	l.system.Files.drop(l)
 	return l.file.Close()
 }
