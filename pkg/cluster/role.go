@@ -135,10 +135,7 @@ func (c *controllerRole) awaitDeposition(ctx context.Context, depose context.Can
 func (c *controllerRole) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	for {
 		next := c.store.Changed()
-		select {
-		case changed <- struct{}{}:
-		default: // a signal is already pending
-		}
+		signal.Poke(changed)
 		select {
 		case <-next:
 		case <-ctx.Done():

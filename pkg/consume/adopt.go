@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -63,7 +64,7 @@ type consumersFound struct {
 // come there.
 type adopter struct {
 	c    *Consumers
-	stir chan struct{} // a subscription lost or found a source; holds one
+	wake chan struct{} // a subscription lost or found a source; holds one
 
 	mu   sync.Mutex // guards subs
 	subs map[*Subscription]struct{}
@@ -89,7 +90,7 @@ type adoptees struct {
 
 func newAdopter(c *Consumers) *adopter {
 	return &adopter{
-		c: c, stir: make(chan struct{}, 1), subs: map[*Subscription]struct{}{},
+		c: c, wake: make(chan struct{}, 1), subs: map[*Subscription]struct{}{},
 		known: map[adoptKey]*adoptees{}, orphans: map[*Subscription]time.Time{},
 	}
 }
@@ -108,12 +109,7 @@ func (a *adopter) forget(s *Subscription) {
 	delete(a.subs, s)
 }
 
-func (a *adopter) poke() {
-	select {
-	case a.stir <- struct{}{}:
-	default:
-	}
-}
+func (a *adopter) poke() { signal.Poke(a.wake) }
 
 // run checks until ctx ends, as long as there are subscriptions.
 func (a *adopter) run(ctx context.Context) {
@@ -134,7 +130,7 @@ func (a *adopter) run(ctx context.Context) {
 
 // sleep waits for d, without limit if negative, and reports whether something
 // happened.
-func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (stirred bool) {
+func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (woken bool) {
 	var due <-chan time.Time
 	if d >= 0 {
 		t := time.NewTimer(d)
@@ -142,7 +138,7 @@ func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan str
 		due = t.C
 	}
 	select {
-	case <-a.stir:
+	case <-a.wake:
 		return true
 	case <-changed:
 		return true

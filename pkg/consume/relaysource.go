@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -249,12 +250,7 @@ func (fd *relaySource) leave(m forward.Leave) {
 	fd.end(failure.SubscriptionGone)
 }
 
-func (fd *relaySource) wake() {
-	select {
-	case fd.wakeup <- struct{}{}:
-	default:
-	}
-}
+func (fd *relaySource) wake() { signal.Poke(fd.wakeup) }
 
 // fetch keeps a Fetch open until there is an answer.
 func (fd *relaySource) fetch(max int, reply func([][]byte, error)) {

@@ -55,7 +55,7 @@ type queues struct {
 	active atomic.Int64      // forward queues with work
 	bytes  atomic.Int64      // of all publishes in the queues
 	rounds atomic.Uint64     // last round number used
-	stir   chan struct{}     // a forward queue began to wait; holds one
+	wake   chan struct{}     // a forward queue began to wait; holds one
 	spare  sync.Pool         // of queued publishes, which are reused with their bound functions
 
 	mu     sync.Mutex // guards what follows
@@ -70,7 +70,7 @@ type queueKey struct {
 }
 
 func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
-	s := &queues{Options: o, host: h, start: start, stir: make(chan struct{}, 1), all: map[queueKey]*queue{}}
+	s := &queues{Options: o, host: h, start: start, wake: make(chan struct{}, 1), all: map[queueKey]*queue{}}
 	s.spare.New = func() any {
 		x := &queuedPublish{home: &s.spare}
 		x.answered = x.answer
@@ -277,7 +277,7 @@ func (o *queue) delayLocked(seen *meta.Topic) {
 	o.retryAt = time.Now().Add(o.pause)
 }
 
-func (s *queues) poke() { signal.Poke(s.stir) }
+func (s *queues) poke() { signal.Poke(s.wake) }
 
 // absent returns why a partition has no leader.
 func (s *queues) absent(k queueKey) error {
@@ -358,7 +358,7 @@ func (s *queues) run(ctx context.Context) {
 		case <-ctx.Done():
 			s.close(failure.ShuttingDown)
 			return
-		case <-s.stir:
+		case <-s.wake:
 		case <-changed:
 		case <-timer.C:
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -70,10 +71,7 @@ func (s *Sought) Want(e Extent) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first = s.addLocked(e); first {
-		select {
-		case s.more <- struct{}{}:
-		default:
-		}
+		signal.Poke(s.more)
 	}
 	return first
 }
