@@ -106,9 +106,9 @@ func (t *Turns) For(messages int) *Turns {
 	return t
 }
 
-// Lend waits for a turn for work that may also wait. The turn ends with the returned function, or
-// after most.
-func (t *Turns) Lend(most time.Duration) (end func()) {
+// AcquireFor waits for a turn for work that may also wait. The turn ends with the returned
+// function, or after most.
+func (t *Turns) AcquireFor(most time.Duration) (end func()) {
 	if t == nil {
 		return func() {}
 	}
@@ -131,7 +131,7 @@ func (t *Turns) Burst() (end func()) {
 	if int(t.bursts.Add(1)) <= 2*cap(t.places) {
 		return t.endBurst
 	}
-	give := t.Lend(burstTurn)
+	give := t.AcquireFor(burstTurn)
 	t.rest()
 	return func() {
 		give()

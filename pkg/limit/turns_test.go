@@ -52,13 +52,13 @@ func TestTurnPassesToWaiter(t *testing.T) {
 	})
 }
 
-func TestLentTurnEnds(t *testing.T) {
+func TestTurnWithTimeLimitEnds(t *testing.T) {
 	const most = 10 * time.Millisecond
 	for name, end := range map[string]time.Duration{"early": most / 2, "late": 3 * most} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := NewTurns(1)
-				giveBack := turns.Lend(most)
+				giveBack := turns.AcquireFor(most)
 				began := time.Now()
 				time.AfterFunc(end, giveBack)
 				turns.Acquire()
@@ -84,7 +84,7 @@ func TestWithoutBoundNothingWaits(t *testing.T) {
 	var turns *Turns
 	turns.Acquire()
 	turns.Pass()
-	turns.Lend(time.Second)()
+	turns.AcquireFor(time.Second)()
 	turns.Give()
 	if turns.Waiting() != 0 {
 		t.Error("somebody waits")

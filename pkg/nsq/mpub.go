@@ -156,7 +156,7 @@ func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
 // with the data. Excess data stays buffered. With an error it returns the data read so far.
 func (r *Reader) gatherMPUB(w *mpubWalk) ([]byte, error) {
 	r.releaseBody()
-	first, err := r.lend(bodyStep)
+	first, err := r.newBody(bodyStep)
 	if err != nil {
 		return nil, r.skipMPUB(w, nil, err)
 	}
@@ -203,7 +203,7 @@ func (r *Reader) gather(body, more []byte, max int) ([]byte, error) {
 		body = (*r.body)[:0]
 	}
 	for len(body)+len(more) >= cap(body) && cap(body) < max {
-		bigger, err := r.lend(min(max, 2*cap(body)))
+		bigger, err := r.newBody(min(max, 2*cap(body)))
 		if err != nil {
 			return body, err
 		}

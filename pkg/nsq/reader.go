@@ -233,7 +233,7 @@ func (r *Reader) ReadBody(n int) ([]byte, error) {
 // data.
 func (r *Reader) readLong(n int) ([]byte, error) {
 	r.releaseBody()
-	first, err := r.lend(min(n, bodyStep))
+	first, err := r.newBody(min(n, bodyStep))
 	if err != nil {
 		return nil, r.skip(n, err)
 	}
@@ -242,7 +242,7 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 	r.r, r.w = 0, 0
 	for len(body) < n {
 		if len(body) == cap(body) {
-			bigger, err := r.lend(min(n, 2*cap(body)))
+			bigger, err := r.newBody(min(n, 2*cap(body)))
 			if err != nil {
 				left := n - len(body)
 				r.releaseBody()
@@ -262,8 +262,8 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 	return body, nil
 }
 
-// lend gets a buffer for a body after the Memory has reserved its memory.
-func (r *Reader) lend(n int) (*[]byte, error) {
+// newBody returns a buffer for a body after the Memory has reserved its memory.
+func (r *Reader) newBody(n int) (*[]byte, error) {
 	if err := r.memory.Take(BufferCap(n)); err != nil {
 		return nil, err
 	}

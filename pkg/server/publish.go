@@ -285,7 +285,7 @@ func (p *publisher) publish(ctx context.Context, o outgoing) error {
 		ask.Inline = p.inline
 	}
 	if p.listed > 0 {
-		defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()
+		defer p.link.srv.opts.Turns.AcquireFor(limit.PublishTurn)()
 	}
 	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be used by another connection
 	clear(p.messages)

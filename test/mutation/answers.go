@@ -18,7 +18,7 @@ func answerMistakes() []mistake {
 		},
 		{
 			name: "answers: a long one is made without a turn", file: "pkg/admin/web/answers.go",
-			old: "defer a.Turns.Lend(limit.PublishTurn)()", with: "_ = limit.PublishTurn", tests: tests, run: "Answer",
+			old: "defer a.Turns.AcquireFor(limit.PublishTurn)()", with: "_ = limit.PublishTurn", tests: tests, run: "Answer",
 		},
 		{
 			name: "answers: one over the budget is refused for ever", file: "pkg/admin/web/answers.go",

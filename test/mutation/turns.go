@@ -9,9 +9,9 @@ func turnMistakes() []mistake {
 			tests: []string{"./pkg/limit"}, run: "TestTurnsAreBounded",
 		},
 		{
-			name: "turns: one that is lent does not end", file: "pkg/limit/turns.go",
+			name: "turns: one with a time limit does not end", file: "pkg/limit/turns.go",
 			old: "time.AfterFunc(most,", with: "time.AfterFunc(1000*most,",
-			tests: []string{"./pkg/limit"}, run: "TestLentTurnEnds",
+			tests: []string{"./pkg/limit"}, run: "TestTurnWithTimeLimitEnds",
 		},
 		{
 			name: "turns: a long body is read without one", file: "pkg/server/conn.go",
@@ -30,7 +30,7 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are published without one", file: "pkg/server/publish.go",
-			old: "defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()", with: "_ = limit.PublishTurn",
+			old: "defer p.link.srv.opts.Turns.AcquireFor(limit.PublishTurn)()", with: "_ = limit.PublishTurn",
 			tests: []string{"./pkg/server"}, run: "TestPublishReleasesItsTurn",
 		},
 		{
@@ -45,7 +45,7 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/web/publish.go",
-			old: "s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)", with: "s.Turns.For(0).Lend(limit.PublishTurn)",
+			old: "s.Turns.For(len(req.Messages)).AcquireFor(limit.PublishTurn)", with: "s.Turns.For(0).Lend(limit.PublishTurn)",
 			tests: []string{"./pkg/admin"}, run: "TestPublishReleasesItsTurn",
 		},
 		{

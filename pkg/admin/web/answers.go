@@ -49,7 +49,7 @@ func (a *Answers) Make(ctx context.Context, l *Lengths, endpoint func() (any, er
 		if err := share.Reserve(ctx, min(answerGrowth*expected, share.Most())); err != nil {
 			return nil, share.Close, err
 		}
-		defer a.Turns.Lend(limit.PublishTurn)()
+		defer a.Turns.AcquireFor(limit.PublishTurn)()
 	}
 	if v, err = endpoint(); err != nil {
 		return nil, share.Close, err

@@ -110,7 +110,7 @@ func TestLongAnswersAreEncodedInTurns(t *testing.T) {
 		_, written := made(t, a, l, []string{longValue})
 		written()
 		began := time.Now()
-		other := a.Turns.Lend(time.Second)
+		other := a.Turns.AcquireFor(time.Second)
 		_, written = made(t, a, l, []string{longValue})
 		written()
 		if time.Since(began) != time.Second {

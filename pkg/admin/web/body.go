@@ -60,9 +60,9 @@ func (b *Body) Release() {
 	b.buf = nil
 }
 
-// lend replaces the buffer of the body by one of at least n bytes, with its contents, after
+// grow replaces the buffer of the body by one of at least n bytes, with its contents, after
 // reserving memory.
-func (b *Body) lend(ctx context.Context, n int) error {
+func (b *Body) grow(ctx context.Context, n int) error {
 	if err := b.share.Reserve(ctx, nsq.BufferCap(n)); err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 			b.Release()
 		}
 	}()
-	if err := b.lend(r.Context(), int(min(announced+1, firstRead))); err != nil {
+	if err := b.grow(r.Context(), int(min(announced+1, firstRead))); err != nil {
 		return nil, err
 	}
 	for {
 		buf := *b.buf
 		if len(buf) == cap(buf) {
-			if err := b.lend(r.Context(), 2*cap(buf)); err != nil {
+			if err := b.grow(r.Context(), 2*cap(buf)); err != nil {
 				return nil, err
 			}
 			buf = *b.buf

@@ -53,7 +53,7 @@ func (s *Publishing) Publish(ctx context.Context, req publish.Request) (topic.Re
 	defer cancel()
 	done := make(chan topic.Receipt, 1)
 	req.Done = func(receipt topic.Receipt) { done <- receipt }
-	end := s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)
+	end := s.Turns.For(len(req.Messages)).AcquireFor(limit.PublishTurn)
 	s.Broker.Publish(ctx, req)
 	end()
 	select {
