@@ -139,7 +139,7 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	a.notified.Store(uint64(b.End()))
 	p.mu.Unlock()
 	p.dirty.mark()
-	p.stir()
+	p.messageLeft()
 	for _, c := range armed {
 		c.arm(true)
 	}

@@ -244,7 +244,7 @@ func (c *Channel) change(f func(*channel.State)) {
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	c.arm(arm)
 	c.wakeFor(everyone)
 	c.wakeConsumers()
@@ -318,7 +318,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	for i := range lost {
 		tr.Step(lost[i])
 	}
-	c.p.stir()
+	c.p.messageLeft()
 	c.wakeFor(ready)
 	for _, o := range noted {
 		RetriesOf(c).storeAttempts(o)

@@ -400,7 +400,7 @@ func (k *Consumer) reportUndelivered(now time.Time) {
 	c.mu.Unlock()
 	c.arm(arm)
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	if n := len(u.back); n > 0 || c.keys.on.Load() {
 		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // messages after them may be deliverable
 	}
@@ -464,7 +464,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	k.processed(o, now)
 	traced(k, trace.Finished, o, now)
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	if more {
 		c.wakeFor(1)
 	}
@@ -482,7 +482,7 @@ func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 	if err == nil {
 		traced(k, trace.Requeued, o, now)
 		c.p.dirty.mark()
-		c.p.stir()
+		c.p.messageLeft()
 		c.wakeFor(1)
 	}
 }
@@ -514,7 +514,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	tracedRequeue(k, o, now, delay)
 	c.Spins.Requeued(o, attempts, now)
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	c.arm(arm)
 	if delay <= 0 || c.keys.on.Load() {
 		c.wakeFor(1)

@@ -57,7 +57,7 @@ func (k *Consumer) UndoDeliveries(unseen func(seq.Offset) bool) {
 	}
 	k.delivered.Add(-uint64(n))
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	c.wakeFor(n)
 }
 

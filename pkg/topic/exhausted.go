@@ -240,7 +240,7 @@ func (d *Disposer) keep(x channel.Spent) {
 	channel.RetriesOf(c.state).Keep(x, d.k.id)
 	arm := c.armLocked()
 	c.mu.Unlock()
-	c.p.stir()
+	c.p.messageLeft()
 	c.arm(arm)
 }
 

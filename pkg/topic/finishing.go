@@ -94,7 +94,7 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 		}
 	}
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	if strict {
 		c.notifyWaiting(1, serve)
 	} else {

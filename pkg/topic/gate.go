@@ -15,7 +15,7 @@ type gate struct {
 	leased    func(time.Time) bool // nil: always
 	suspended atomic.Bool          // nothing is delivered
 	over      atomic.Bool          // nothing is delivered or answered any longer
-	stirred   chan struct{}        // a message left flight while suspended; holds one
+	left      chan struct{}        // a message left flight while suspended; holds one
 }
 
 // Channels returns the channels. The slice is shared and must not be changed.
@@ -54,23 +54,23 @@ func (g *gate) Quiesce(ctx context.Context) error {
 			n += int(c.Stats().InFlight)
 		}
 		if n == 0 {
-			g.stir() // for another waiter
+			g.messageLeft() // for another waiter
 			return nil
 		}
 		select {
-		case <-g.stirred:
+		case <-g.left:
 		case <-ctx.Done():
 			return fmt.Errorf("%d messages still in flight: %w", n, context.Cause(ctx))
 		}
 	}
 }
 
-// stir signals that a message has left flight.
-func (g *gate) stir() {
+// messageLeft signals that a message has left flight.
+func (g *gate) messageLeft() {
 	if !g.suspended.Load() {
 		return
 	}
-	signal.Poke(g.stirred)
+	signal.Poke(g.left)
 }
 
 // Disconnect disconnects all consumers for a reason. Their messages in flight are ready again as they leave.

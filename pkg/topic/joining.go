@@ -76,7 +76,7 @@ func (k *Consumer) Leave() (left int) {
 		traced(k, trace.Requeued, o, c.p.o.Now())
 	}
 	c.p.dirty.mark()
-	c.p.stir()
+	c.p.messageLeft()
 	c.wakeFor(n + 1) // one more, because it may have consumed a wake
 	return left
 }

@@ -163,7 +163,7 @@ func Open(o Options) (*Partition, error) {
 		return nil, err
 	}
 	p := &Partition{
-		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
+		gate:     gate{leased: o.Leased, left: make(chan struct{}, 1)},
 		keeper:   keeper{positions: positions, dirty: marker{onSet: o.Unsaved}},
 		o:        o,
 		load:     newLoad(&o),
@@ -438,7 +438,7 @@ func (p *Partition) Committed(b commitlog.Batch) {
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
 		p.deferLate(b, channels)
 		p.dirty.mark()
-		p.stir()
+		p.messageLeft()
 	}
 	if b.Attributes()&attrAddressed != 0 {
 		p.arrivals.arrived(p, b)
