@@ -35,16 +35,16 @@ type cluster struct {
 	decide func(coord.ISRChange) (apply bool, answer error) // nil: applied at once
 	newer  []seq.Epoch
 
-	slow    func(follower meta.NodeID, since time.Time)             // may be nil; set before terms begin
-	budget  *coord.Budget                                           // of their terms; nil: no limit
-	credits *coord.Credits                                          // of the nodes that are started; nil: none in common
-	catchUp *replication.CatchUp                                    // of the nodes that are started; nil: no limit
-	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
-	stirred func(*coord.Term)                                       // may be nil; set before terms begin
-	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
-	puts    *ways                                                   // the links gather by them; nil: they do not
-	answers *ways                                                   // the answers gather by them; nil: they do not
-	above   func(disk vfs.FS) vfs.FS                                // makes the file system of a node that is started; nil: it is the disk
+	slow      func(follower meta.NodeID, since time.Time)             // may be nil; set before terms begin
+	budget    *coord.Budget                                           // of their terms; nil: no limit
+	credits   *coord.Credits                                          // of the nodes that are started; nil: none in common
+	catchUp   *replication.CatchUp                                    // of the nodes that are started; nil: no limit
+	sizes     limit.Sizes                                             // of the nodes that are started; zero: the default
+	activated func(*coord.Term)                                       // may be nil; set before terms begin
+	stalled   func(follower meta.NodeID, since time.Time, why string) // likewise
+	puts      *ways                                                   // the links gather by them; nil: they do not
+	answers   *ways                                                   // the answers gather by them; nil: they do not
+	above     func(disk vfs.FS) vfs.FS                                // makes the file system of a node that is started; nil: it is the disk
 }
 
 type node struct {
@@ -183,9 +183,9 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 				c.stalled(follower, since, why)
 			}
 		},
-		Stirred: func(t *coord.Term) {
-			if c.stirred != nil {
-				c.stirred(t)
+		Activated: func(t *coord.Term) {
+			if c.activated != nil {
+				c.activated(t)
 			}
 		},
 	})
@@ -431,8 +431,8 @@ func TestIdleTermHasNoWork(t *testing.T) {
 
 func TestIdleTimeIsNoLag(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
-		var stirred []*coord.Term
-		c.stirred = func(t *coord.Term) { stirred = append(stirred, t) }
+		var activated []*coord.Term
+		c.activated = func(t *coord.Term) { activated = append(activated, t) }
 		c.net.SetDelay(func(_, _ meta.NodeID) time.Duration { return 10 * time.Millisecond })
 		term := c.elect("a", three...)
 		tick(term, time.Second)
@@ -440,12 +440,12 @@ func TestIdleTimeIsNoLag(t *testing.T) {
 			if !term.Idle() {
 				t.Fatal("not idle")
 			}
-			stirred = nil
+			activated = nil
 			<-time.After(time.Minute) // without a tick
 			told := put(term, "m")
 			term.Tick(time.Now(), time.Now()) // before a follower can have answered
-			if !slices.Equal(stirred, []*coord.Term{term}) {
-				t.Errorf("%d told that it is not idle any more", len(stirred))
+			if !slices.Equal(activated, []*coord.Term{term}) {
+				t.Errorf("%d told that it is not idle any more", len(activated))
 			}
 			if err := within(time.Second, told); err != nil {
 				t.Fatal(err)

@@ -369,9 +369,9 @@ func (m *membership) timeAcks(now time.Time) {
 	}
 }
 
-// stir ends the term's idleness, and reports whether it was idle. In that time every replica held
+// activate ends the term's idleness, and reports whether it was idle. In that time every replica held
 // everything: none has lagged, however long ago the last Tick was.
-func (m *membership) stir(now time.Time) bool {
+func (m *membership) activate(now time.Time) bool {
 	if !m.idle {
 		return false
 	}

@@ -54,9 +54,9 @@ type ReplicaOptions struct {
 	// Slow, if set, is called when a follower has delayed all others for ReplicaLag, and with
 	// the zero time when it no longer does. It must not block.
 	Slow func(follower meta.NodeID, since time.Time)
-	// Stirred, if set, is called without a lock when an Idle term becomes active. It must not
+	// Activated, if set, is called without a lock when an Idle term becomes active. It must not
 	// block.
-	Stirred        func(*Term)
+	Activated      func(*Term)
 	Budget         *Budget              // of uncommitted bytes, shared by the node; nil: no limit
 	Credits        *Credits             // of unanswered bytes, shared by the node; nil: each follower of each partition has its own
 	CatchUp        *replication.CatchUp // shared by the node; nil: no limit

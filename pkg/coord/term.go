@@ -64,10 +64,10 @@ func (o termOptions) withDefaults() termOptions {
 	return o
 }
 
-// tellStirred reports the result of membership.stir.
-func (o *termOptions) tellStirred(t *Term, stirred bool) {
-	if stirred && o.Stirred != nil {
-		o.Stirred(t)
+// tellActivated reports the result of membership.activate.
+func (o *termOptions) tellActivated(t *Term, activated bool) {
+	if activated && o.Activated != nil {
+		o.Activated(t)
 	}
 }
 
@@ -157,11 +157,11 @@ func (t *Term) Append(e commitlog.Entry) error {
 		}
 		t.room.Wait()
 	}
-	stirred := false
+	activated := false
 	if t.forming == nil {
 		t.forming = &group{since: t.o.Now()}
 		t.forming.entries = t.forming.one[:0]
-		stirred = t.members.stir(t.forming.since)
+		activated = t.members.activate(t.forming.since)
 	}
 	g := t.forming
 	g.entries, g.taken = append(g.entries, placedEntry{e, g.builder.Count()}), g.taken+size
@@ -169,7 +169,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 	e.AppendTo(&g.builder)
 	t.appender.startLocked(e)
 	t.mu.Unlock()
-	t.o.tellStirred(t, stirred)
+	t.o.tellActivated(t, activated)
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (t *Term) Update(v View) {
 		t.mu.Unlock()
 		return
 	}
-	stirred := t.members.stir(t.o.Now())
+	activated := t.members.activate(t.o.Now())
 	renewed := t.members.apply(v)
 	t.members.unverified(t.o.Now()) // in the new view there may be no other replica to compare with
 	var added, removed []*followerState
@@ -43,7 +43,7 @@ func (t *Term) Update(v View) {
 	t.appender.startLocked(nil)
 	t.mu.Unlock()
 
-	t.o.tellStirred(t, stirred)
+	t.o.tellActivated(t, activated)
 	t.syncer.SetPolicy(v.Sync)
 	for _, f := range removed {
 		f.stop()
@@ -107,7 +107,7 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.mu.Unlock()
 		return
 	}
-	t.members.stir(now)
+	t.members.activate(now)
 	end := t.o.Log.End()
 	last, _ := t.shares.Last()
 	settled := t.forming == nil && len(t.backlog.queue) == 0 && len(t.sharing) == 0 && t.members.settled(end)
@@ -152,7 +152,7 @@ func Expire(t *Term, now time.Time) {
 }
 
 // Idle reports that the last Tick found nothing to do, and nothing has happened since that would
-// require another: ReplicaOptions.Stirred signals the end of that.
+// require another: ReplicaOptions.Activated signals the end of that.
 func (t *Term) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,9 +205,9 @@ type watch struct {
 func (w watch) up() {
 	w.t.mu.Lock()
 	w.f.connected, w.f.refused = true, false
-	stirred := w.t.members.stir(w.t.o.Now())
+	activated := w.t.members.activate(w.t.o.Now())
 	w.t.mu.Unlock()
-	w.t.o.tellStirred(w.t, stirred)
+	w.t.o.tellActivated(w.t, activated)
 	w.f.rep.Connected()
 }
 
@@ -224,10 +224,10 @@ func (w watch) renew() {
 
 func (w watch) down(refused bool) {
 	w.t.mu.Lock()
-	stirred := w.t.members.stir(w.t.o.Now())
+	activated := w.t.members.activate(w.t.o.Now())
 	w.f.connected, w.f.refused = false, refused
 	w.t.mu.Unlock()
-	w.t.o.tellStirred(w.t, stirred)
+	w.t.o.tellActivated(w.t, activated)
 	w.f.rep.Disconnected()
 	w.t.reconsider(w.t.o.Now())
 }
@@ -235,15 +235,15 @@ func (w watch) down(refused bool) {
 // forget records that a session of a follower begins, or that there is none.
 func (w watch) forget(session uint64) {
 	w.t.mu.Lock()
-	stirred := false
+	activated := false
 	if session > w.f.holds.Session {
-		stirred = w.t.members.stir(w.t.o.Now())
+		activated = w.t.members.activate(w.t.o.Now())
 		w.f.holds = replication.Progress{Session: session}
 		w.f.began = w.f.incarnation
 		w.t.members.tracker.Forget(w.f.node)
 	}
 	w.t.mu.Unlock()
-	w.t.o.tellStirred(w.t, stirred)
+	w.t.o.tellActivated(w.t, activated)
 }
 
 // acked records what a follower has.

@@ -65,8 +65,8 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			rs.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
 		},
-		Yield:   func(term *coord.Term, y coord.Yield) { rs.suspects.yield(h, i, y) },
-		Stirred: rs.terms.stir,
+		Yield:     func(term *coord.Term, y coord.Yield) { rs.suspects.yield(h, i, y) },
+		Activated: rs.terms.activate,
 		Stalled: func(follower meta.NodeID, since time.Time, why string) {
 			k := stall.Key{Kind: stall.Follower, Topic: t.Name, Partition: i, Node: follower}
 			if since.IsZero() {

@@ -234,7 +234,7 @@ func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	}
 	lp.Term = hp.Replica.Term()
 	if lp.Lease != nil {
-		lp.Lease.Begin(lp.Term.Confirmed, func() { rs.terms.stir(lp.Term) })
+		lp.Lease.Begin(lp.Term.Confirmed, func() { rs.terms.activate(lp.Term) })
 	}
 	lp.Part.Serve(lp.Term)
 	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())

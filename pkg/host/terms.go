@@ -28,17 +28,17 @@ const (
 // are idle.
 type terms struct {
 	contact *lease.Contact
-	wakeup  chan struct{} // signals that a term was stirred
+	wakeup  chan struct{} // signals that a term became active
 
-	mu      sync.Mutex // guards what follows
-	shared  map[*coord.Term]*Led
-	stirred map[*coord.Term]*Led // those of them that need ticks
+	mu     sync.Mutex // guards what follows
+	shared map[*coord.Term]*Led
+	active map[*coord.Term]*Led // those of them that need ticks
 }
 
 func newTerms(c *lease.Contact) *terms {
 	return &terms{
 		contact: c, wakeup: make(chan struct{}, 1),
-		shared: map[*coord.Term]*Led{}, stirred: map[*coord.Term]*Led{},
+		shared: map[*coord.Term]*Led{}, active: map[*coord.Term]*Led{},
 	}
 }
 
@@ -51,27 +51,27 @@ func (t *terms) track(lp *Led) {
 	t.mu.Lock()
 	t.shared[lp.Term] = lp
 	t.mu.Unlock()
-	t.stir(lp.Term)
+	t.activate(lp.Term)
 }
 
 func (t *terms) forget(lp *Led) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.shared, lp.Term)
-	delete(t.stirred, lp.Term)
+	delete(t.active, lp.Term)
 }
 
-// stir requests ticks for a term until it is idle. A term that is not tracked yet is stirred when
+// activate requests ticks for a term until it is idle. A term that is not tracked yet is active when
 // it is. It does not block.
-func (t *terms) stir(term *coord.Term) {
+func (t *terms) activate(term *coord.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lp, ok := t.shared[term]
 	if !ok {
 		return
 	}
-	t.stirred[term] = lp
-	if len(t.stirred) == 1 {
+	t.active[term] = lp
+	if len(t.active) == 1 {
 		signal.Poke(t.wakeup)
 	}
 }
@@ -81,22 +81,22 @@ func (t *terms) stir(term *coord.Term) {
 func (t *terms) list(buf []*Led, all bool) []*Led {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from := t.stirred
+	from := t.active
 	if all {
 		from = t.shared
 	}
 	for _, lp := range from {
 		buf = append(buf, lp)
 	}
-	clear(t.stirred)
+	clear(t.active)
 	return buf
 }
 
-// busy reports whether a term is stirred.
+// busy reports whether a term is active.
 func (t *terms) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.stirred) > 0
+	return len(t.active) > 0
 }
 
 // run ticks the terms until ctx ends, with the time of the node's last contact with a quorum. It
@@ -128,7 +128,7 @@ func (t *terms) run(ctx context.Context) {
 		for _, lp := range due {
 			lp.tick(now, last)
 			if !lp.idle() {
-				t.stir(lp.Term)
+				t.activate(lp.Term)
 			}
 		}
 		pause = calmTick
@@ -139,7 +139,7 @@ func (t *terms) run(ctx context.Context) {
 	}
 }
 
-// idle records that the term needs no tick until someone stirs it.
+// idle records that the term needs no tick until it is active.
 func (lp *Led) idle() bool {
 	return lp.Term.Idle() && (lp.Lease == nil || !lp.Lease.Lapsed())
 }
