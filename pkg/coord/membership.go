@@ -220,9 +220,9 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 		}
 		// The outcome of the last proposal is unknown. A change to the current set makes the
 		// metadata pass its version.
-		next = isr.Change{ISR: m.view.ISR, Why: "to complete an earlier in-sync replica change"}
+		next = isr.Change{ISR: m.view.ISR}
 	}
-	c := ISRChange{Epoch: m.view.Epoch, Version: m.view.Version, ISR: next.ISR, Joiner: next.Joiner, Why: next.Why}
+	c := ISRChange{Epoch: m.view.Epoch, Version: m.view.Version, ISR: next.ISR, Joiner: next.Joiner}
 	for _, f := range followers {
 		if f.node == next.Joiner {
 			c.Incarnation = f.began

@@ -70,5 +70,4 @@ type ISRChange struct {
 	ISR         []meta.NodeID
 	Joiner      meta.NodeID // "" for a removal
 	Incarnation uint64      // of the joiner, compared by the metadata
-	Why         string      // reason, for people
 }

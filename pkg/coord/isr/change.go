@@ -29,7 +29,6 @@ type Replica struct {
 type Change struct {
 	ISR    []meta.NodeID
 	Joiner meta.NodeID // "": no replica joins
-	Why    string
 }
 
 // fullHurries is how many times sooner a replica leaves whose disk is known to be
@@ -63,17 +62,6 @@ func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replica
 			c.ISR = slices.Clone(in)
 		}
 		c.ISR = slices.DeleteFunc(c.ISR, func(n meta.NodeID) bool { return n == r.Node })
-		if c.Why != "" {
-			c.Why += ", "
-		}
-		switch {
-		case r.Gone:
-			c.Why += string(r.Node) + " is down"
-		case r.Suspect:
-			c.Why += string(r.Node) + " may have lost data"
-		default:
-			c.Why += string(r.Node) + " lags"
-		}
 	}
 	if c.ISR != nil {
 		return c, true
@@ -81,14 +69,12 @@ func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replica
 	for _, r := range replicas {
 		if r.Slow && slices.Contains(in, r.Node) && len(in) > max(least, 1) {
 			rest := slices.DeleteFunc(slices.Clone(in), func(n meta.NodeID) bool { return n == r.Node })
-			return Change{ISR: rest, Why: string(r.Node) + " is slow"}, true
+			return Change{ISR: rest}, true
 		}
 	}
 	for _, r := range replicas {
 		if r.Ready && !r.Gone && !r.lags(now, lag) && !slices.Contains(in, r.Node) {
-			return Change{
-				ISR: append(slices.Clone(in), r.Node), Joiner: r.Node, Why: string(r.Node) + " has caught up",
-			}, true
+			return Change{ISR: append(slices.Clone(in), r.Node), Joiner: r.Node}, true
 		}
 	}
 	return Change{}, false

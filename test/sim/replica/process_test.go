@@ -336,7 +336,7 @@ func (p *process) proposeISR(t *coord.Term, c coord.ISRChange) {
 		w.propose(p, &command)
 	}
 	err := p.w.reg.propose(command, p.reachable)
-	p.w.trace.Add("%s proposed isr %v of version %d (%s): %v", p.node.id, c.ISR, c.Version, c.Why, err)
+	p.w.trace.Add("%s proposed isr %v of version %d: %v", p.node.id, c.ISR, c.Version, err)
 	t.ISRProposed(c, err)
 }
 
