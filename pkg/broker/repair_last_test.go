@@ -433,7 +433,7 @@ func TestRewrittenLogIsNotRepairedWithOldData(t *testing.T) {
 		}
 		log := l.at("n1").Host.Lookup("u").Held(0).Replica.Log()
 		if b, err := commitlog.Decode(repair.InLog(log).Batch(5)); err == nil {
-			t.Errorf("at offset 5 is %q", b.Record(0))
+			t.Errorf("at offset 5 is %q", b.Raw())
 		}
 	})
 }

@@ -78,7 +78,8 @@ func (l *lan) lacks(id meta.NodeID, name string, messages []string) string {
 		if err != nil {
 			return err.Error()
 		}
-		if !strings.Contains(string(b.Record(o-int(b.First()))), m) {
+		records := b.Records(seq.Offset(o))
+		if _, payload, _ := records.Next(); !strings.Contains(string(payload), m) {
 			return fmt.Sprintf("message %d is another", o)
 		}
 	}

@@ -124,17 +124,6 @@ func (b Batch) payload() []byte {
 	return b.raw[headerBytes : headerBytes+binary.LittleEndian.Uint32(b.raw[36:])]
 }
 
-// Record returns the payload of record i, from 0, in time proportional to i: use Records to
-// visit many. It must not be modified.
-func (b Batch) Record(i int) []byte {
-	records := b.Records(b.First() + seq.Offset(i)) //nolint:gosec // an index is not negative
-	_, payload, ok := records.Next()
-	if !ok {
-		panic("BUG: record index out of range")
-	}
-	return payload
-}
-
 // Records returns an iterator over the records at from and after.
 func (b Batch) Records(from seq.Offset) Records {
 	it := Records{rest: b.payload(), next: b.First(), end: b.End()}

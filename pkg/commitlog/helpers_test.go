@@ -141,3 +141,13 @@ func flip(t testing.TB, fsys vfs.FS, path string, off int64) {
 		t.Fatal(err)
 	}
 }
+
+// Record returns the payload of record i, from 0.
+func (b Batch) Record(i int) []byte {
+	records := b.Records(b.First() + seq.Offset(i)) //nolint:gosec // an index is not negative
+	_, payload, ok := records.Next()
+	if !ok {
+		panic("BUG: record index out of range")
+	}
+	return payload
+}

@@ -28,9 +28,6 @@ func New(log *commitlog.Log) Place { return Place{reader: log.NewReader().Paid()
 // Batch returns the batch of the last record.
 func (r *Place) Batch() commitlog.Batch { return r.batch }
 
-// Has reports whether a batch is buffered.
-func (r *Place) Has() bool { return r.have }
-
 // Holds reports whether the record at an offset can be returned without reading the
 // log.
 func (r *Place) Holds(o seq.Offset) bool { return r.have && r.batch.First() <= o && o < r.batch.End() }

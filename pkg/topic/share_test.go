@@ -552,13 +552,13 @@ func TestOrderedConsumerKeepsItsBatch(t *testing.T) {
 	for _, body := range []string{"a", "b"} {
 		want(t, "taken", r.take(1, t0), body)
 		want(t, "while it is in flight", r.take(1, t0), "")
-		if !r.at.Has() {
+		if r.at.Batch().Size() == 0 {
 			t.Errorf("the batch is let go while %q is in flight", body)
 		}
 		r.finish(body)
 	}
 	want(t, "at the end", r.take(1, t0), "")
-	if r.at.Has() {
+	if r.at.Batch().Size() != 0 {
 		t.Error("the batch is kept although there is nothing to read")
 	}
 }

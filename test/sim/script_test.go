@@ -575,8 +575,10 @@ func names(log *commitlog.Log) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			for i := range b.Count() {
-				m, err := record.Decode(b.Record(i))
+			records := b.Records(b.First())
+			for range b.Count() {
+				_, payload, _ := records.Next()
+				m, err := record.Decode(payload)
 				if err != nil {
 					return nil, err
 				}

@@ -292,8 +292,10 @@ func recordsIn(log *commitlog.Log, from, to seq.Offset) ([]record, error) {
 			if err != nil {
 				return out, err
 			}
-			for i := range b.Count() {
-				out = append(out, record{b.Epoch(), nameOf(b.Record(i))})
+			records := b.Records(b.First())
+			for range b.Count() {
+				_, payload, _ := records.Next()
+				out = append(out, record{b.Epoch(), nameOf(payload)})
 			}
 			from, raw = b.End(), raw[b.Size():]
 		}
