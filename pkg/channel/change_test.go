@@ -72,7 +72,7 @@ func FuzzChange(f *testing.F) {
 		}
 		p := samplePosition()
 		p.Apply(c)
-		encoded, _ := p.MarshalBinary()
+		encoded, _ := p.AppendBinary(nil)
 		if err := new(Position).UnmarshalBinary(encoded); err != nil {
 			t.Errorf("after %x: %v", data, err)
 		}

@@ -68,9 +68,6 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// MarshalBinary returns the encoded position. It never fails.
-func (p Position) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
-
 // UnmarshalBinary sets p to the position that data encodes exactly. It allocates at most a small
 // multiple of data and retains no reference to it. On an error, which wraps errInvalid, p is
 // unchanged.

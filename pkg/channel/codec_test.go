@@ -30,7 +30,7 @@ const samplePositionHex = "03" + "e807" +
 	"02" + "0001" + "06" + "a01f"
 
 func TestPositionIsGolden(t *testing.T) {
-	data, err := samplePosition().MarshalBinary()
+	data, err := samplePosition().AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestPositionBelow(t *testing.T) {
 }
 
 func FuzzPositionDecode(f *testing.F) {
-	data, _ := samplePosition().MarshalBinary()
+	data, _ := samplePosition().AppendBinary(nil)
 	f.Add(data)
 	f.Add([]byte{3, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -120,7 +120,7 @@ func FuzzPositionDecode(f *testing.F) {
 			}
 			return
 		}
-		again, err := p.MarshalBinary()
+		again, err := p.AppendBinary(nil)
 		if err != nil || !bytes.Equal(again, data) {
 			t.Fatalf("%x is encoded as %x, %v", data, again, err)
 		}

@@ -90,7 +90,7 @@ func TestDeferralWithoutDelayIsNotAdvanced(t *testing.T) {
 func (p *pair) restart() error {
 	p.note("restart")
 	position := p.s.Position(p.now, p.now.UnixNano())
-	data, err := position.MarshalBinary()
+	data, err := position.AppendBinary(nil)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 		t.Fatal("no changes")
 	}
 	kept.Apply(change)
-	data, _ := kept.MarshalBinary()
+	data, _ := kept.AppendBinary(nil)
 	var read Position
 	if err := read.UnmarshalBinary(data); err != nil {
 		t.Fatal(err)

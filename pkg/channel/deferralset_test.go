@@ -61,12 +61,12 @@ func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
 		t.Fatalf("%s: not equal to a set of the same", what)
 	}
 	p := Position{Deferred: s}
-	data, _ := p.MarshalBinary()
+	data, _ := p.AppendBinary(nil)
 	var q Position
 	if err := q.UnmarshalBinary(data); err != nil || !q.Deferred.Equal(s) {
 		t.Fatalf("%s: decoded %d deferrals, %v", what, q.Deferred.Len(), err)
 	}
-	if again, _ := q.MarshalBinary(); !bytes.Equal(again, data) {
+	if again, _ := q.AppendBinary(nil); !bytes.Equal(again, data) {
 		t.Fatalf("%s: encoded otherwise the second time", what)
 	}
 	for p := range s.eachPage() {

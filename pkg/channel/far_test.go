@@ -171,7 +171,7 @@ func TestMillionDeferredTakeLittleMemory(t *testing.T) {
 		t.Errorf("%d bytes for %d messages", bytes, n)
 	}
 	p := s.Position(moveTime, moveTime.UnixNano())
-	data, _ := p.MarshalBinary()
+	data, _ := p.AppendBinary(nil)
 	if len(data) > 16*n {
 		t.Errorf("a position of %d bytes for %d messages", len(data), n)
 	}

@@ -120,7 +120,7 @@ func TestPositionMatchesList(t *testing.T) {
 			if end := want.Floor + seq.Offset(rng.IntN(40)); want.Reaches(end) == cmp.Equal(want, want.Below(end)) {
 				t.Fatalf("%+v reaches %d: %v", want, end, want.Reaches(end))
 			}
-			data, _ := p.MarshalBinary()
+			data, _ := p.AppendBinary(nil)
 			if err := new(Position).UnmarshalBinary(data); err != nil {
 				t.Fatal(err)
 			}
