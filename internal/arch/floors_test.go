@@ -17,7 +17,6 @@ var floors = map[string]int{
 	"pkg/flow":      0, // message rates of channels
 	"pkg/sampling":  0, // which messages are traced
 	"pkg/changes":   0, // the records of a journal
-	"pkg/scrub":     0, // the speed of scrubbing
 	"pkg/keys":      0, // finds the key in a message body
 	"pkg/keyorder":  0, // queues of messages by key
 	"pkg/units":     0, // parses and prints sizes and durations

@@ -1,11 +1,12 @@
 // Package scrubber slowly re-reads all stored data of a node, to find unreadable data while
-// other replicas still hold it intact. pkg/scrub decides the pace. Findings are reported to the
-// replica, whose owner treats them like any other damage.
+// other replicas still hold it intact. Findings are reported to the replica, whose owner treats them
+// like any other damage.
 //
 // Invariants:
 //
 //   - The least recently checked replica is checked next.
 //   - Progress survives a restart; a crash costs at most ten minutes of reading.
+//   - All bytes are read once per interval, unless the disk is slow or busy.
 //
 // Start at Scrubber.Run.
 package scrubber
@@ -21,7 +22,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/scrub"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -110,7 +110,7 @@ type Scrubber struct {
 	bytes int64           // read since the start
 
 	// Used by Run's goroutine only.
-	pace    scrub.Pace
+	pace    pace
 	noted   time.Time // when the notes were stored
 	name    string    // of the replica being checked; "": none
 	replica Replica
@@ -119,7 +119,7 @@ type Scrubber struct {
 
 // New returns a Scrubber that has checked nothing yet.
 func New(o Options) *Scrubber {
-	return &Scrubber{o: o, pace: scrub.Pace{Interval: o.Interval}}
+	return &Scrubber{o: o, pace: pace{interval: o.Interval}}
 }
 
 // Stats returns the current progress.
@@ -152,7 +152,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		s.look()
-		n, wait := s.pace.Next(time.Now(), s.stored())
+		n, wait := s.pace.next(time.Now(), s.stored())
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 		if n > 0 {
 			began := time.Now()
 			read := s.step(int(n))
-			s.pace.Read(int64(max(read, least)), time.Since(began), time.Now())
+			s.pace.read(int64(max(read, least)), time.Since(began), time.Now())
 		}
 		if time.Since(s.noted) >= noteEvery {
 			s.store()

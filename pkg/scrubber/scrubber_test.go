@@ -12,10 +12,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// shelf is replicas by name.
-type shelf map[string]*copied
+// replicas is replicas by name.
+type replicas map[string]*copied
 
-func (s shelf) stored(f func(string, Replica)) {
+func (s replicas) stored(f func(string, Replica)) {
 	for name, r := range s {
 		f(name, r)
 	}
@@ -45,7 +45,7 @@ func open(t *testing.T, fs vfs.FS, dir string) *copied {
 func TestEveryReplicaIsCheckedAndRecordsPersist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem()
-		held := shelf{"a": open(t, fs, "a"), "b": open(t, fs, "b")}
+		held := replicas{"a": open(t, fs, "a"), "b": open(t, fs, "b")}
 		o := Options{
 			FS: fs, Notes: "scrubbed", Interval: time.Hour, WallClock: time.Time.UnixNano,
 			Logger: slog.New(slog.DiscardHandler), Stored: held.stored,

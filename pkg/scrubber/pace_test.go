@@ -1,21 +1,21 @@
-package scrub
+package scrubber
 
 import (
 	"testing"
 	"time"
 )
 
-// run lets a pace read for some time from a disk on which a step takes took. It returns the bytes
+// runPace lets a pace read for some time from a disk on which a step takes took. It returns the bytes
 // read and the number of decisions.
-func run(p *Pace, start time.Time, total int64, during, took time.Duration) (read int64, asked int) {
+func runPace(p *pace, start time.Time, total int64, during, took time.Duration) (read int64, asked int) {
 	for now := start; now.Sub(start) < during; asked++ {
-		n, wait := p.Next(now, total)
+		n, wait := p.next(now, total)
 		if n == 0 {
 			now = now.Add(wait)
 			continue
 		}
 		now = now.Add(took)
-		p.Read(n, took, now)
+		p.read(n, took, now)
 		read += n
 	}
 	return read, asked
@@ -35,12 +35,12 @@ func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
 		"a gigabyte in an hour":   {1 << 30, time.Hour, 5 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &Pace{Interval: tt.interval}
-			read, asked := run(p, start, tt.total, tt.interval, tt.took)
+			p := &pace{interval: tt.interval}
+			read, asked := runPace(p, start, tt.total, tt.interval, tt.took)
 			if diff := read - tt.total; diff < -tt.total/50-step || diff > tt.total/100 {
 				t.Errorf("read %d bytes of %d", read, tt.total)
 			}
-			if most := int(3*read/min(step, tt.total)) + 2*int(tt.interval/MaxWait); asked > most {
+			if most := int(3*read/min(step, tt.total)) + 2*int(tt.interval/maxWait); asked > most {
 				t.Errorf("asked %d times, want at most %d", asked, most)
 			}
 		})
@@ -51,13 +51,13 @@ func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
 // backlog is caught up on when the disk is no longer busy.
 func TestPaceYieldsToLoad(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
-	p := &Pace{Interval: time.Hour}
+	p := &pace{interval: time.Hour}
 	const total = 1 << 30
-	slow, _ := run(p, start, total, time.Hour, time.Second)
+	slow, _ := runPace(p, start, total, time.Hour, time.Second)
 	if most := int64(time.Hour/time.Second/share+1) * step; slow > most {
 		t.Errorf("read %d bytes in an hour of load, want at most %d", slow, most)
 	}
-	fast, _ := run(p, start.Add(time.Hour), total, time.Hour, time.Millisecond)
+	fast, _ := runPace(p, start.Add(time.Hour), total, time.Hour, time.Millisecond)
 	if fast < total || fast > total+total/catchUp+2*step {
 		t.Errorf("read %d bytes in the hour after, of %d", fast, total)
 	}
@@ -65,11 +65,11 @@ func TestPaceYieldsToLoad(t *testing.T) {
 
 func TestPaceIsBounded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
-	p := &Pace{Interval: time.Millisecond}
-	if read, _ := run(p, start, 1<<40, 10*time.Second, 0); read > 10*maxRate+2*step {
+	p := &pace{interval: time.Millisecond}
+	if read, _ := runPace(p, start, 1<<40, 10*time.Second, 0); read > 10*maxRate+2*step {
 		t.Errorf("read %d bytes in ten seconds", read)
 	}
-	if n, wait := (&Pace{Interval: time.Hour}).Next(start, 0); n != 0 || wait != MaxWait {
+	if n, wait := (&pace{interval: time.Hour}).next(start, 0); n != 0 || wait != maxWait {
 		t.Errorf("nothing is stored: read %d, wait %v", n, wait)
 	}
 }
