@@ -95,7 +95,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	w := newWorld(o, b.tcp, dir)
+	w := newWorld(o, b.TCP, dir)
 	rounds, err := kills(ctx, o, b, w)
 	complete := err == nil
 	if complete {

@@ -86,7 +86,7 @@ func (w *world) kill(b *broker, round int, gentle bool) error {
 	}
 	stall := w.stalls.take()
 	w.Tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round, stall) })
-	return b.end(sig)
+	return b.End(sig)
 }
 
 // drain sends the producers home and lets the consumers only finish.

@@ -3,19 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
@@ -26,12 +22,9 @@ const patience = 30 * time.Second
 
 // victim is the broker that is attacked.
 type victim struct {
-	nodes.Addresses
+	*nodes.Node
+	cluster *nodes.Cluster // of the one node
 	scratch string
-	process *exec.Cmd
-	output  *os.File
-	ended   chan struct{}
-	why     error // of the end; after ended is closed
 }
 
 func startVictim(ctx context.Context, o options) (*victim, error) {
@@ -39,54 +32,41 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 	if err != nil {
 		return nil, err
 	}
+	at[0].Lookup = "" // it serves no lookups
 	scratch, err := os.MkdirTemp("", "hostile-")
 	if err != nil {
 		return nil, err
 	}
-	v := &victim{Addresses: at[0], scratch: scratch, ended: make(chan struct{})}
-	if v.output, err = os.Create(filepath.Join(scratch, "log")); err != nil {
-		return nil, err
-	}
-	v.process = exec.Command(o.broker, "serve", "--data-dir", filepath.Join(scratch, "data"), "--tcp-address", v.TCP,
-		"--http-address", v.HTTP, "--lookup-address", "", "--cluster-address", v.Cluster, "--disk-reserve", "0", "--pprof",
-		"--creation-burst", mayCreate)
-	v.process.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", o.memory))
-	v.process.Stdout, v.process.Stderr = v.output, v.output
-	v.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := v.process.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		v.why = v.process.Wait()
-		close(v.ended)
-	}()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = nodes.Await(ctx, func() error {
-		_, err := v.get(ctx, http.MethodGet, "/readyz")
-		return errors.Join(err, v.alive())
+	c, err := nodes.New(nodes.Options{
+		Program: o.broker, Dir: scratch, Nodes: at,
+		Args: []string{"--disk-reserve", "0", "--pprof", "--creation-burst", mayCreate},
+		Wrap: func(int) []string { return []string{"env", fmt.Sprintf("GOMEMLIMIT=%d", o.memory)} },
 	})
 	if err != nil {
-		v.end()
+		return nil, err
 	}
-	return v, err
+	v := &victim{Node: c.Nodes[0], cluster: c, scratch: scratch}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		v.end()
+		return nil, err
+	}
+	return v, nil
 }
 
 // alive returns how the broker ended, if it has.
 func (v *victim) alive() error {
 	select {
-	case <-v.ended:
-		text, _ := os.ReadFile(v.output.Name()) // as much as is readable
-		return fmt.Errorf("the broker ended: %w\n%s", cmp.Or(v.why, errors.New("in order")), text[max(0, len(text)-4<<10):])
+	case <-v.Exited():
+		return fmt.Errorf("the broker ended: %s\n%s", v.How(), v.LogEnd())
 	default:
 		return nil
 	}
 }
 
 func (v *victim) end() {
-	_ = v.process.Process.Kill() // it may have ended
-	<-v.ended
-	_ = v.output.Close()
+	v.cluster.Kill()
 	_ = os.RemoveAll(v.scratch)
 }
 
@@ -152,7 +132,7 @@ func (v *victim) givenBack(ctx context.Context, before int64) (int64, error) {
 // resident returns the size of the broker in memory, in bytes, without the program's
 // own file, which its limit does not count.
 func (v *victim) resident() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.Pid()))
 	if err != nil {
 		return 0
 	}

@@ -51,6 +51,11 @@ const (
 // panicked is the exit code of a Go program that panics.
 const panicked = 2
 
+// Command describes a node with a command line of its own, whose output goes to the file log.
+func Command(id string, at Addresses, log string, args []string) *Node {
+	return &Node{Addresses: at, ID: id, log: log, args: args}
+}
+
 // Start starts the process and does not wait for it to serve.
 func (n *Node) Start() error {
 	if err := os.MkdirAll(filepath.Dir(n.log), 0o750); err != nil {
