@@ -112,19 +112,10 @@ func (c *chore) consume(channel string) *traffic.Crew {
 	c.mu.Unlock()
 	return traffic.Hire(1, func(ctx context.Context, _ int) {
 		d := dialer{nodes: c.st.c.Nodes, o: wire.Options{ID: "chore", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
-		for ctx.Err() == nil {
-			conn := d.dial(ctx)
-			if conn == nil {
-				continue
-			}
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			if conn.Command("SUB", c.topic, channel) == nil && conn.Expect("OK") == nil && conn.Ready(10) == nil {
+		for conn := range d.connections(ctx) {
+			if subscribe(ctx, conn, 10, c.topic, channel) {
 				c.live(conn, channel)
-			} else {
-				traffic.Pause(ctx, reconnectPause)
 			}
-			stop()
-			conn.Close()
 		}
 	})
 }

@@ -164,26 +164,3 @@ func deliveries(conn *wire.Client, deadline time.Time) iter.Seq[wire.Delivery] {
 		}
 	}
 }
-
-// dialer connects to one node after the other: first to the node that it is given, and with each
-// further call to the next one.
-type dialer struct {
-	nodes []*nodes.Node
-	next  int
-	o     wire.Options
-}
-
-// at returns the node of the last connection.
-func (d *dialer) at() *nodes.Node { return d.nodes[(d.next-1)%len(d.nodes)] }
-
-// dial connects. If that fails, it waits a moment and returns nil.
-func (d *dialer) dial(ctx context.Context) *wire.Client {
-	n := d.nodes[d.next%len(d.nodes)]
-	d.next++
-	c, err := wire.Dial(n.TCP, d.o)
-	if err != nil {
-		traffic.Pause(ctx, reconnectPause)
-		return nil
-	}
-	return c
-}

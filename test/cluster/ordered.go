@@ -110,54 +110,27 @@ func (q *sequence) trouble() error {
 func (q *sequence) produce(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(q.st.o.seed, uint64(1+name)))
 	d := dialer{nodes: q.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
-	var conn *wire.Client
-	for seq := 0; ctx.Err() == nil; traffic.Pause(ctx, orderedPace) {
-		if conn == nil {
-			conn = d.dial(ctx)
-			continue
-		}
+	d.publish(ctx, orderedPartition, orderedPace, func(seq int) ([]byte, func(int, []byte)) {
 		key := audit.Key{Producer: name, Seq: seq}
-		seq++
-		conn.Pub(orderedPartition, 0, wire.MakeBody(rng, q.st.o.seed, key))
-		err := conn.Flush()
-		var kind int
-		var data []byte
-		if err == nil {
-			kind, data, err = conn.Answer()
+		return wire.MakeBody(rng, q.st.o.seed, key), func(kind int, data []byte) {
+			if traffic.OutcomeOf(kind, data) == audit.Acknowledged {
+				q.tell(func(o *audit.Order) { o.Acknowledge(key) })
+			}
+			if traffic.Wrong(data) {
+				q.tell(func(o *audit.Order) { o.Violate("to a right publish: %s", data) })
+			}
 		}
-		if traffic.OutcomeOf(kind, data) == audit.Acknowledged {
-			q.tell(func(o *audit.Order) { o.Acknowledge(key) })
-		}
-		if traffic.Wrong(data) {
-			q.tell(func(o *audit.Order) { o.Violate("to a right publish: %s", data) })
-		}
-		if err != nil {
-			conn.Close()
-			conn = nil
-		}
-	}
-	if conn != nil {
-		conn.Close()
-	}
+	})
 }
 
 // consume receives messages, on one connection at a time.
 func (q *sequence) consume(ctx context.Context, _ int) {
 	d := dialer{nodes: q.st.c.Nodes, o: wire.Options{ID: "consumer", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
 	rng := rand.New(rand.NewPCG(q.st.o.seed, 1000))
-	for ctx.Err() == nil {
-		conn := d.dial(ctx)
-		if conn == nil {
-			continue
-		}
-		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		if conn.Command("SUB", orderedTopic, orderedChannel, "0") == nil && conn.Expect("OK") == nil && conn.Command("RDY", "10") == nil {
+	for conn := range d.connections(ctx) {
+		if subscribe(ctx, conn, 10, orderedTopic, orderedChannel, "0") {
 			q.live(conn, time.Now().Add(minLife+time.Duration(rng.Int64N(int64(maxLife-minLife)))))
-		} else {
-			traffic.Pause(ctx, reconnectPause)
 		}
-		stop()
-		conn.Close()
 	}
 }
 

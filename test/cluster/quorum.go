@@ -165,14 +165,7 @@ func createRefuses(st *stage) error {
 func publishUntilOK(n *nodes.Node, topic string, until time.Time) error {
 	var err error
 	for time.Now().Before(until) {
-		var c *wire.Client
-		if c, err = wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: patience}); err != nil {
-			continue
-		}
-		c.Pub(topic, 0, []byte("message"))
-		err = c.Expect("OK")
-		c.Close()
-		if err == nil {
+		if err = publishAll(n, topic, "message", 1); err == nil {
 			return nil
 		}
 	}

@@ -144,51 +144,24 @@ func (r *rebirth) now() int {
 func (r *rebirth) produce(ctx context.Context, name int) {
 	rng := rand.New(rand.NewPCG(r.st.o.seed, uint64(1+name)))
 	d := dialer{nodes: r.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
-	var conn *wire.Client
-	for seq := 0; ctx.Err() == nil; traffic.Pause(ctx, recreatePace) {
-		if conn == nil {
-			conn = d.dial(ctx)
-			continue
-		}
+	d.publish(ctx, recreatedTopic, recreatePace, func(seq int) ([]byte, func(int, []byte)) {
 		key := audit.Key{Producer: name, Seq: seq}
-		seq++
 		generation, counts := r.send()
-		conn.Pub(recreatedTopic, 0, wire.MakeBody(rng, r.st.o.seed, key))
-		err := conn.Flush()
-		var kind int
-		var data []byte
-		if err == nil {
-			kind, data, err = conn.Answer()
+		return wire.MakeBody(rng, r.st.o.seed, key), func(kind int, data []byte) {
+			if counts && traffic.OutcomeOf(kind, data) == audit.Acknowledged {
+				r.answered(key, generation)
+			}
 		}
-		if counts && traffic.OutcomeOf(kind, data) == audit.Acknowledged {
-			r.answered(key, generation)
-		}
-		if err != nil {
-			conn.Close()
-			conn = nil
-		}
-	}
-	if conn != nil {
-		conn.Close()
-	}
+	})
 }
 
 func (r *rebirth) consume(ctx context.Context, name int) {
 	d := dialer{nodes: r.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("consumer-%d", name), UserAgent: userAgent, Timeout: patience}}
-	for ctx.Err() == nil {
+	for conn := range d.connections(ctx) {
 		generation := r.now()
-		conn := d.dial(ctx)
-		if conn == nil {
-			continue
-		}
-		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		if conn.Command("SUB", recreatedTopic, recreatedChannel) == nil && conn.Expect("OK") == nil && conn.Command("RDY", "50") == nil {
+		if subscribe(ctx, conn, 50, recreatedTopic, recreatedChannel) {
 			r.take(conn, generation)
-		} else {
-			traffic.Pause(ctx, reconnectPause)
 		}
-		stop()
-		conn.Close()
 	}
 }
 

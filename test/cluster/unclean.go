@@ -209,7 +209,7 @@ const maxReconnects = 5
 // lead. It reconnects when the broker disconnects it, like client libraries.
 func consumeAll(st *stage, name string, owed func() bool, take func(body string) error) error {
 	for reconnects := 0; ; reconnects++ {
-		c, err := subscribe(st, name)
+		c, err := dialConsumer(st, name)
 		if err != nil {
 			return err
 		}
@@ -257,8 +257,8 @@ func consumeFrom(c *wire.Client, owed func() bool, take func(body string) error)
 	}
 }
 
-// subscribe subscribes to a topic's channel c. It repeats that while the leadership moves.
-func subscribe(st *stage, name string) (c *wire.Client, err error) {
+// dialConsumer opens a connection and subscribes it to a topic's channel c. It repeats that while the leadership moves.
+func dialConsumer(st *stage, name string) (c *wire.Client, err error) {
 	err = await(st, answerTimeout, func(context.Context) error {
 		c, err = wire.Dial(st.c.Nodes[0].TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: answerTimeout})
 		if err != nil {
