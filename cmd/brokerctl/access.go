@@ -11,14 +11,14 @@ import (
 )
 
 // around holds the dependencies of the commands for access control.
-func (g *globals) around() accessctl.Around {
-	return accessctl.Around{Addresses: g.nodeAddresses(), Getenv: g.env.getenv, Stdin: g.env.stdin, Stderr: g.env.stderr}
+func (g *globals) environment() accessctl.Environment {
+	return accessctl.Environment{Addresses: g.nodeAddresses(), Getenv: g.env.getenv, Stdin: g.env.stdin, Stderr: g.env.stderr}
 }
 
 // shell holds the dependencies of the commands about users, tokens, rules, contexts and join tokens.
 func (g *globals) shell() *accessctl.Shell {
 	s := &accessctl.Shell{
-		Options: &g.access, Around: g.around, Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
+		Options: &g.access, Environment: g.environment, Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
 		Show: g.showAnswer, Prepare: g.prepareFormat, Group: groupOnly,
 		Confirm: func(cmd *cobra.Command, yes bool, what, name string) error {
 			return (&confirmation{yes}).ask(cmd, g, what, name)

@@ -175,7 +175,7 @@ func (g *globals) nodeAddresses() []string {
 // connect creates the client. It sends no request.
 func (g *globals) connect() error {
 	var err error
-	if g.addresses, err = g.access.Choose(g.around()); err != nil {
+	if g.addresses, err = g.access.Choose(g.environment()); err != nil {
 		return err
 	}
 	overHTTP, err := g.access.HTTPClient()

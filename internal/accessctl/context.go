@@ -179,8 +179,8 @@ type Options struct {
 	token, user, password string
 }
 
-// Around is what Options are completed by.
-type Around struct {
+// Environment is where Options are completed from.
+type Environment struct {
 	Addresses []string // that were given
 	Getenv    func(string) string
 	Stdin     io.Reader
@@ -208,7 +208,7 @@ func usage(err error) error {
 
 // Choose completes the values of flags and variables from the context, once: the named one, or the
 // current one if no addresses are given. It returns the addresses.
-func (o *Options) Choose(by Around) ([]string, error) {
+func (o *Options) Choose(by Environment) ([]string, error) {
 	if o.chosen {
 		return o.addresses, nil
 	}
@@ -247,7 +247,7 @@ func (o *Options) Choose(by Around) ([]string, error) {
 }
 
 // chooseSecret reads what is shown.
-func (o *Options) chooseSecret(by Around, token string) (err error) {
+func (o *Options) chooseSecret(by Environment, token string) (err error) {
 	switch {
 	case o.TokenFile != "":
 		if o.token, err = readSecret(o.TokenFile, by.Stdin); err != nil {
@@ -332,7 +332,7 @@ The token is copied to the file of contexts, ~/.config/brokerctl/contexts.yaml o
 only its owner may read; the certificates stay where they are.`,
 		Example: `  brokerctl context set prod --addr https://n1.example.org:4153 --cacert ca.pem --token-file ops.token`,
 	}, func(all *contexts, name string) (string, error) {
-		o, by := s.Options, s.Around()
+		o, by := s.Options, s.Environment()
 		in := cluster{Addresses: by.Addresses, CACert: absolute(o.CACert), Cert: absolute(o.Cert), Key: absolute(o.Key)}
 		switch {
 		case !contextName.MatchString(name):
@@ -393,7 +393,7 @@ func (s *Shell) changeContexts(cmd *cobra.Command, do func(all *contexts, name s
 	cmd.Args = s.need(1, 1, "a NAME")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return s.Prepare() }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		all, err := loadContexts(s.Around().Getenv)
+		all, err := loadContexts(s.Environment().Getenv)
 		if err != nil {
 			return usage(err)
 		}

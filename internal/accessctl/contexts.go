@@ -41,7 +41,7 @@ func (s *Shell) readContexts(cmd *cobra.Command, most int, do func(cmd *cobra.Co
 	cmd.Args = s.need(0, most, "at most a NAME")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return s.Prepare() }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		by := s.Around()
+		by := s.Environment()
 		all, err := loadContexts(by.Getenv)
 		if err != nil {
 			return usage(err)
@@ -157,7 +157,7 @@ func checkContext(ctx context.Context, all *contexts, name string, timeout time.
 		}
 		return ""
 	}
-	addresses, err := o.Choose(Around{Getenv: own, Stdin: strings.NewReader(""), Stderr: io.Discard})
+	addresses, err := o.Choose(Environment{Getenv: own, Stdin: strings.NewReader(""), Stderr: io.Discard})
 	if err != nil {
 		return nil, err
 	}

@@ -18,11 +18,11 @@ type Shell struct {
 	Timeout func() time.Duration // of a request
 	Show    func(*cobra.Command, Answer) error
 	// Confirm asks the user to type a name before an irreversible change, unless yes.
-	Confirm func(cmd *cobra.Command, yes bool, what, name string) error
-	Options *Options
-	Around  func() Around
-	Prepare func() error                         // checks the output format
-	Group   func(*cobra.Command, []string) error // what a command does that only holds others
+	Confirm     func(cmd *cobra.Command, yes bool, what, name string) error
+	Options     *Options
+	Environment func() Environment
+	Prepare     func() error                         // checks the output format
+	Group       func(*cobra.Command, []string) error // what a command does that only holds others
 	// ReadSecret reads from a terminal without echo. nil: no terminal.
 	ReadSecret func() (string, error)
 }

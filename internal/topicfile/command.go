@@ -219,7 +219,7 @@ func read(path string, stdin io.Reader) (*File, error) {
 
 // plan compares a file with the cluster.
 func (h *Host) plan(ctx context.Context, f *File) ([]Step, error) {
-	now := have{map[string]*api.Topic{}, map[string]*api.Channel{}}
+	now := existing{map[string]*api.Topic{}, map[string]*api.Channel{}}
 	for i := range f.Topics {
 		want := &f.Topics[i]
 		var t *api.Topic

@@ -13,8 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// have is what the cluster has of the topics of a file.
-type have struct {
+// existing is what the cluster has of the topics of a file.
+type existing struct {
 	topics   map[string]*api.Topic
 	channels map[string]*api.Channel // by TOPIC/CHANNEL
 }
@@ -31,7 +31,7 @@ type Step struct {
 // planOf returns the changes that make the cluster like a file: topics before channels, since a
 // channel may have its dead letters in another topic. An error names a setting that cannot be
 // changed, and nothing is to be changed then.
-func planOf(f *File, now have) (steps []Step, err error) {
+func planOf(f *File, now existing) (steps []Step, err error) {
 	for i := range f.Topics {
 		more, err := ofTopic(&f.Topics[i], now.topics[f.Topics[i].Name])
 		if err != nil {

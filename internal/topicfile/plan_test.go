@@ -20,7 +20,7 @@ func orders() (*api.Topic, *api.Channel) {
 		&api.Channel{Topic: "orders", Name: "bill", Order: "none", Filter: `app.kind == "a"`, Policy: api.Policy{MaxAttempts: 10, OnExhausted: "drop", Rate: 5, Own: []string{"max_attempts", "on_exhausted"}}}
 }
 
-func changes(t *testing.T, f *File, now have) (all []string) {
+func changes(t *testing.T, f *File, now existing) (all []string) {
 	t.Helper()
 	steps, err := planOf(f, now)
 	if err != nil {
@@ -74,7 +74,7 @@ const exportedText = `topics:
 func TestExportedFileChangesNothing(t *testing.T) {
 	topic, channel := orders()
 	topic.Paused = true
-	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	now := existing{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
 	var text bytes.Buffer
 	if err := write(&text, &File{Topics: []Topic{exported(topic, []*api.Channel{channel})}}); err != nil {
 		t.Fatal(err)
@@ -90,14 +90,14 @@ func TestExportedFileChangesNothing(t *testing.T) {
 		"orders pause",
 		"orders/bill create channel: filter: app.kind == \"a\", order: none, policy.max_attempts: 10, policy.on_exhausted: drop",
 	}
-	if diff := cmp.Diff(want, changes(t, parsed(t, text.String()), have{})); diff != "" {
+	if diff := cmp.Diff(want, changes(t, parsed(t, text.String()), existing{})); diff != "" {
 		t.Errorf("in an empty cluster (-want +got):\n%s", diff)
 	}
 }
 
 func TestOnlyDifferencesAreChanged(t *testing.T) {
 	topic, channel := orders()
-	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	now := existing{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
 	for text, want := range map[string][]string{
 		`{"topics":[{"name":"orders"}]}`:                                                                                  nil,
 		`{"topics":[{"name":"orders","config":{"retention_ms":259200000}}]}`:                                              nil,
@@ -119,7 +119,7 @@ func TestOnlyDifferencesAreChanged(t *testing.T) {
 		}
 	}
 	f := parsed(t, `{"topics":[{"name":"a","channels":[{"name":"c"}]},{"name":"b"}]}`)
-	if got := changes(t, f, have{}); len(got) != 3 || !strings.HasPrefix(got[2], "a/c ") {
+	if got := changes(t, f, existing{}); len(got) != 3 || !strings.HasPrefix(got[2], "a/c ") {
 		t.Errorf("channels before topics: %q", got)
 	}
 }
@@ -131,14 +131,14 @@ func TestTraceIsSwitchedOff(t *testing.T) {
 	traced := *topic
 	traced.Config.Trace = "1/100"
 	want := []string{"orders trace: 1/100 -> off"}
-	if diff := cmp.Diff(want, changes(t, f, have{topics: map[string]*api.Topic{"orders": &traced}})); diff != "" {
+	if diff := cmp.Diff(want, changes(t, f, existing{topics: map[string]*api.Topic{"orders": &traced}})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestImpossibleChangesAreRefused(t *testing.T) {
 	topic, channel := orders()
-	now := have{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
+	now := existing{map[string]*api.Topic{"orders": topic}, map[string]*api.Channel{"orders/bill": channel}}
 	for config, want := range map[string]string{
 		`{"ordered":true}`: "topic orders: ordered is false and cannot become true",
 		`{"ext":true}`:     "topic orders: ext is false and cannot become true",

@@ -113,7 +113,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Logger: o.Logger, Memory: o.Memory, MaxChannelConsumers: o.MaxChannelConsumers,
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
-	letters = deadletter.NewWorker(c.life, letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
+	letters = deadletter.NewWorker(c.life, deadLetterNode{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
 	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: o.Calls, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace, MaxMessage: o.MaxMessage, Process: o.Process, OtherClusters: o.OtherClusters, Awaited: o.Awaited}, h, d)
 	h.Register(c.ops)
 	c.consumers.Register(c.ops)

@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// letterbox is the part of the node that the worker for dead letters uses.
-type letterbox struct {
+// deadLetterNode is the part of the node that the worker for dead letters uses.
+type deadLetterNode struct {
 	meta      *raftstore.Store
 	topics    *directory.Directory
 	publishes *publish.Router
@@ -24,7 +24,7 @@ type letterbox struct {
 
 // Prepare implements deadletter.Node. The topic is created even if topics are not created
 // on first use, because the policy demands it.
-func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
+func (l deadLetterNode) Prepare(ctx context.Context, name, origin string) error {
 	ctx = limit.Uncounted(ctx)
 	t := l.meta.Topic(name)
 	if t != nil && t.Channels[deadletter.Channel] != nil {
@@ -49,7 +49,7 @@ func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
 }
 
 // Deliver implements deadletter.Node.
-func (l letterbox) Deliver(ctx context.Context, name string, partition int, m topic.Message, done func(error)) {
+func (l deadLetterNode) Deliver(ctx context.Context, name string, partition int, m topic.Message, done func(error)) {
 	l.publishes.Publish(ctx, publish.Request{
 		Topic: name, Partition: max(partition, host.AnyPartition), Messages: []topic.Message{m},
 		Done: func(r topic.Receipt) { done(r.Err) },

@@ -36,7 +36,7 @@ type line struct {
 type link struct {
 	line   *line
 	events coord.LinkEvents
-	in     atomic.Pointer[talk] // nil: not connected
+	in     atomic.Pointer[linkSession] // nil: not connected
 	closed atomic.Bool
 
 	// The last notification to the user; guarded by line.mu.
@@ -44,8 +44,8 @@ type link struct {
 	refused bool
 }
 
-// talk is one session as used by a link.
-type talk struct {
+// linkSession is one session as used by a link.
+type linkSession struct {
 	way     *peer.Peer
 	session uint64
 }
@@ -211,7 +211,7 @@ func (k *link) dueLocked(todo []func(), way *peer.Peer, session uint64, refused 
 	}
 	if session != 0 && k.up == 0 {
 		k.up, k.refused = session, false
-		todo = append(todo, func() { k.began(&talk{way, session}) })
+		todo = append(todo, func() { k.began(&linkSession{way, session}) })
 	}
 	if session == 0 && refused && !k.refused {
 		k.refused = true
@@ -220,7 +220,7 @@ func (k *link) dueLocked(todo []func(), way *peer.Peer, session uint64, refused 
 	return todo
 }
 
-func (k *link) began(t *talk) {
+func (k *link) began(t *linkSession) {
 	if k.closed.Load() {
 		return
 	}

@@ -29,14 +29,14 @@ const (
 	yieldAgain      = time.Second     // after a transfer that had no effect because of a stalled disk
 	// yieldFirst is how long a new controller keeps the role although its disk is slow. If all disks are,
 	// the role would go in circles.
-	yieldFirst      = 10 * time.Second
-	proposeTimeout  = 2 * time.Second // of the controller's commands
-	handoverTimeout = 1500 * time.Millisecond
-	handoverLimit   = 64 // leaders asked at a time
-	// handoverGiveUp is how long a leader is asked again that does not answer, or refuses for what
+	yieldFirst            = 10 * time.Second
+	proposeTimeout        = 2 * time.Second // of the controller's commands
+	leaderTransferTimeout = 1500 * time.Millisecond
+	leaderTransferLimit   = 64 // leaders asked at a time
+	// leaderTransferGiveUp is how long a leader is asked again that does not answer, or refuses for what
 	// should be over in a moment, before it is deposed.
-	handoverGiveUp = 10 * time.Second
-	askAgain       = 50 * time.Millisecond // between requests for graceful transfers that have no effect
+	leaderTransferGiveUp = 10 * time.Second
+	askAgain             = 50 * time.Millisecond // between requests for graceful transfers that have no effect
 )
 
 // DefaultDiskTimeout is the default of Options.DiskTimeout.

@@ -6,15 +6,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/relay"
 )
 
-// handed records the sources of the messages that Take has delivered since the last call of
+// deliveredSources records the sources of the messages that Take has delivered since the last call of
 // Deliverable. Take's goroutine uses it.
-type handed struct {
+type deliveredSources struct {
 	local  []*localSource
 	relays []*relay.Relay
 }
 
 // add adds a source by its number.
-func (h *handed) add(s *Sources, i int) {
+func (h *deliveredSources) add(s *Sources, i int) {
 	if i < len(s.local) {
 		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
 			h.local = append(h.local, s.local[i])
@@ -27,7 +27,7 @@ func (h *handed) add(s *Sources, i int) {
 }
 
 // may reports whether all these messages may be written to a socket at now.
-func (h *handed) may(now time.Time) bool {
+func (h *deliveredSources) may(now time.Time) bool {
 	for _, k := range h.local {
 		if k.gone.Load() || !k.Leased(now) {
 			return false
@@ -41,7 +41,7 @@ func (h *handed) may(now time.Time) bool {
 	return true
 }
 
-func (h *handed) forget() {
+func (h *deliveredSources) forget() {
 	clear(h.local)
 	clear(h.relays)
 	h.local, h.relays = h.local[:0], h.relays[:0]
@@ -55,7 +55,7 @@ func (h *handed) forget() {
 // A relayed message was covered by the leader's lease when it was sent. How long ago that was
 // is unknown here, but a pause of this process is detected.
 func (s *Subscription) Deliverable(now time.Time) bool {
-	ok := s.handed.may(now)
-	s.handed.forget()
+	ok := s.delivered.may(now)
+	s.delivered.forget()
 	return ok
 }

@@ -31,10 +31,10 @@ type Subscription struct {
 	topic      *host.Topic
 	ask        Subscribe
 	Sources    atomic.Pointer[Sources]
-	turn       int         // used by Take's goroutine: the source to try first
-	room       roomTimer   // used by Take's goroutine
-	handed     handed      // used by Take's goroutine
-	known      *meta.Topic // used by Take's goroutine: the metadata by which relays were last checked
+	turn       int              // used by Take's goroutine: the source to try first
+	room       roomTimer        // used by Take's goroutine
+	delivered  deliveredSources // used by Take's goroutine
+	known      *meta.Topic      // used by Take's goroutine: the metadata by which relays were last checked
 	idleCredit idleCredit
 	ready      atomic.Int64
 	resting    atomic.Int64 // since when ready is 0, in ns since 1970
@@ -308,7 +308,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		}
 		took, err := set.take(s.turn, now, room, emit)
 		if took > 0 {
-			s.handed.add(set, s.turn)
+			s.delivered.add(set, s.turn)
 		}
 		s.turn++
 		total += took

@@ -59,11 +59,11 @@ type Worker struct {
 	slots chan struct{}
 
 	mu       sync.Mutex // guards what follows
-	stations map[*topic.Channel]*station
+	channels map[*topic.Channel]*servedChannel
 }
 
-// station is a channel that is being served or pauses.
-type station struct {
+// servedChannel is a channel that is being served or pauses.
+type servedChannel struct {
 	source Source
 	serves bool
 	until  time.Time // it pauses until then
@@ -73,7 +73,7 @@ type station struct {
 // NewWorker returns a worker that runs its work with spawn. Once life has ended, it no longer waits
 // for publishes: the node that would answer stops.
 func NewWorker(life context.Context, node Node, log *slog.Logger, spawn func(func()) bool) *Worker {
-	return &Worker{life: life, node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
+	return &Worker{life: life, node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), channels: map[*topic.Channel]*servedChannel{}}
 }
 
 // Poke serves a channel, unless the channel is being served or pauses after a failure. It does not
@@ -100,10 +100,10 @@ func (w *Worker) Poke(s Source) {
 func (w *Worker) begin(s Source, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := w.stations[s.Channel]
+	at := w.channels[s.Channel]
 	if at == nil {
-		at = &station{source: s}
-		w.stations[s.Channel] = at
+		at = &servedChannel{source: s}
+		w.channels[s.Channel] = at
 	}
 	if at.serves || now.Before(at.until) {
 		return false
@@ -116,26 +116,26 @@ func (w *Worker) begin(s Source, now time.Time) bool {
 func (w *Worker) unserved(s Source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := w.stations[s.Channel]
+	at := w.channels[s.Channel]
 	if at.serves = false; at.failed == nil {
-		delete(w.stations, s.Channel)
+		delete(w.channels, s.Channel)
 	}
 }
 
 // end notes the result. It logs when failures begin and when they end.
 func (w *Worker) end(s Source, err error) {
 	w.mu.Lock()
-	at, now := w.stations[s.Channel], time.Now()
+	at, now := w.channels[s.Channel], time.Now()
 	was := at.failed
 	at.serves, at.failed = false, err
 	if err == nil {
-		delete(w.stations, s.Channel)
+		delete(w.channels, s.Channel)
 	} else {
 		at.until = now.Add(retryAfter)
 	}
-	for c, x := range w.stations { // forgets channels that no longer exist
+	for c, x := range w.channels { // forgets channels that no longer exist
 		if !x.serves && now.Sub(x.until) > time.Minute {
-			delete(w.stations, c)
+			delete(w.channels, c)
 		}
 	}
 	w.mu.Unlock()
@@ -174,7 +174,7 @@ func (w *Worker) Troubles() []Trouble {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []Trouble
-	for _, at := range w.stations {
+	for _, at := range w.channels {
 		if at.failed != nil {
 			all = append(all, Trouble{at.source.name(), at.failed})
 		}

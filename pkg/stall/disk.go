@@ -12,16 +12,16 @@ import (
 // DiskCheck is the period at which WatchDisk looks at the operations in progress.
 const DiskCheck = 400 * time.Millisecond
 
-// looks determines by repeated checks for how long a disk has not responded. It counts checks
+// sameOperation determines by repeated checks for how long a disk has not responded. It counts checks
 // instead of time, so that a process which was stopped for a while does not blame its disk.
-type looks struct {
+type sameOperation struct {
 	number int64
 	n      int
 }
 
-// look takes the operation that has been in progress for longest, and returns for how long it has
+// check takes the operation that has been in progress for longest, and returns for how long it has
 // been observed to be the same one.
-func (s *looks) look(number int64, busy bool) time.Duration {
+func (s *sameOperation) check(number int64, busy bool) time.Duration {
 	if !busy || number != s.number {
 		s.number, s.n = number, 0
 		return 0
@@ -36,7 +36,7 @@ func (s *looks) look(number int64, busy bool) time.Duration {
 func WatchDisk(ctx context.Context, disk *hook.Watch, observe func(op vfs.Op, unanswered time.Duration) bool) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
-	var s looks
+	var s sameOperation
 	for {
 		tick.Reset(beat.Until(time.Now(), DiskCheck))
 		select {
@@ -45,7 +45,7 @@ func WatchDisk(ctx context.Context, disk *hook.Watch, observe func(op vfs.Op, un
 		case <-tick.C:
 		}
 		number, op, busy := disk.Oldest()
-		if !observe(op, s.look(number, busy)) {
+		if !observe(op, s.check(number, busy)) {
 			return
 		}
 	}

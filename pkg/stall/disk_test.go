@@ -85,9 +85,9 @@ func TestSyncOfVolumeIsNoStall(t *testing.T) {
 }
 
 func TestStoppedProcessReportsNoDiskStall(t *testing.T) {
-	var s looks
-	s.look(7, true)
-	if got := s.look(7, true); got != DiskCheck { // an hour may have passed between the two
+	var s sameOperation
+	s.check(7, true)
+	if got := s.check(7, true); got != DiskCheck { // an hour may have passed between the two
 		t.Error(got)
 	}
 }

@@ -76,22 +76,22 @@ func clusterMistakes() []mistake {
 func transferMistakes() []mistake {
 	return []mistake{
 		{
-			name: "a leader is deposed while it hands over", file: "pkg/cluster/handover.go",
+			name: "a leader is deposed while it hands over", file: "pkg/cluster/transfer.go",
 			old: "errors.Is(err, failure.Moving) ||", with: "errors.Is(err, failure.NotLeading) ||",
 			tests: []string{"./pkg/cluster"}, run: "TestBrieflyRefusingLeaderIsNotDeposed",
 		},
 		{
-			name: "a leader is deposed that has not applied a change", file: "pkg/cluster/handover.go",
+			name: "a leader is deposed that has not applied a change", file: "pkg/cluster/transfer.go",
 			old: "errors.Is(err, failure.StaleVersion) ||", with: "",
 			tests: []string{"./pkg/cluster"}, run: "TestBrieflyRefusingLeaderIsNotDeposed",
 		},
 		{
-			name: "a leader is asked for ever", file: "pkg/cluster/handover.go",
-			old: "	return now.Sub(t.first) >= handoverGiveUp\n", with: "	return now.Sub(t.first) < 0\n",
+			name: "a leader is asked for ever", file: "pkg/cluster/transfer.go",
+			old: "	return now.Sub(t.first) >= leaderTransferGiveUp\n", with: "	return now.Sub(t.first) < 0\n",
 			tests: []string{"./pkg/cluster"}, run: "IsNotAskedForEver",
 		},
 		{
-			name: "the partitions of a leader that does not answer wait for each other", file: "pkg/cluster/handover.go",
+			name: "the partitions of a leader that does not answer wait for each other", file: "pkg/cluster/transfer.go",
 			old: "silent = append(silent, e)", with: "_ = e",
 			tests: []string{"./pkg/cluster"}, run: "IsNotAskedForEver",
 		},

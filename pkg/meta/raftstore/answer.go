@@ -53,22 +53,22 @@ func (a *answer) err() error {
 		return nil
 	}
 	if k := failure.Numbered(a.Number); k != nil {
-		return &toldError{a.Text, k}
+		return &remoteError{a.Text, k}
 	}
 	if a.Refused {
 		return fate.Refuse(a.Text)
 	}
-	return &toldError{a.Text, failure.CommandUnknown}
+	return &remoteError{a.Text, failure.CommandUnknown}
 }
 
-// toldError is an error that occurred on another node.
-type toldError struct {
+// remoteError is an error that occurred on another node.
+type remoteError struct {
 	text string
 	is   error // the sentinel
 }
 
-func (e *toldError) Error() string { return e.text }
-func (e *toldError) Unwrap() error { return e.is }
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.is }
 
 // outcome returns the result, on this node, of a command that the leader has committed and this
 // node has applied. If the command was part of a snapshot, or many others followed it, its result

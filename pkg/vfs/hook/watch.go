@@ -12,14 +12,14 @@ import (
 type Watch struct {
 	*FS
 
-	mu    sync.Mutex // guards the fields below
-	last  int64      // the last number
-	slots []underWay // as many as there were operations at once; kept for later operations
-	free  []int      // free indexes of slots
+	mu    sync.Mutex   // guards the fields below
+	last  int64        // the last number
+	slots []inProgress // as many as there were operations at once; kept for later operations
+	free  []int        // free indexes of slots
 }
 
-// underWay is an operation that has not returned.
-type underWay struct {
+// inProgress is an operation that has not returned.
+type inProgress struct {
 	number int64 // 0: none
 	op     vfs.Op
 }
@@ -64,7 +64,7 @@ func (w *watching) Begin(op vfs.Op, _ vfs.File) (slot int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last++
-	u := underWay{number: w.last, op: op}
+	u := inProgress{number: w.last, op: op}
 	if len(w.free) == 0 {
 		w.slots = append(w.slots, u)
 		return len(w.slots) - 1, nil
@@ -82,6 +82,6 @@ func (w *watching) End(slot int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.slots[slot] = underWay{}
+	w.slots[slot] = inProgress{}
 	w.free = append(w.free, slot)
 }

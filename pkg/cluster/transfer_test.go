@@ -103,7 +103,7 @@ func TestLeaderIsNotAskedForEver(t *testing.T) {
 	}{
 		{"it refuses", 10, func(chan struct{}) error { return failure.NotInISR }},
 		{"it accepts", 10, func(chan struct{}) error { return nil }},
-		{"it hangs", 8 * handoverLimit, func(hang chan struct{}) error { <-hang; return errors.New("hung") }},
+		{"it hangs", 8 * leaderTransferLimit, func(hang chan struct{}) error { <-hang; return errors.New("hung") }},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			inWorld(t, three, 3, func(t *testing.T, w *world) {
@@ -134,7 +134,7 @@ func TestLeaderIsNotAskedForEver(t *testing.T) {
 					}
 					return n
 				}
-				w.sleep(handoverGiveUp - time.Second)
+				w.sleep(leaderTransferGiveUp - time.Second)
 				if n := left(); n != test.partitions {
 					t.Errorf("%d of %d partitions are led by the node that drains", n, test.partitions)
 				}
@@ -230,7 +230,7 @@ func TestFailedTransferRequestsAreBounded(t *testing.T) {
 		err   error
 		ends  bool
 	}
-	const half = handoverGiveUp / 2
+	const half = leaderTransferGiveUp / 2
 	for name, steps := range map[string][]step{
 		"silent for long": {
 			{0, ask1, late, context.DeadlineExceeded, false},
@@ -250,8 +250,8 @@ func TestFailedTransferRequestsAreBounded(t *testing.T) {
 		},
 		"refused long ago": {
 			{0, ask1, t.Context(), failure.Moving, false},
-			{handoverGiveUp + 1, ask1, t.Context(), failure.Moving, false},
-			{handoverGiveUp, ask1, t.Context(), failure.Moving, true},
+			{leaderTransferGiveUp + 1, ask1, t.Context(), failure.Moving, false},
+			{leaderTransferGiveUp, ask1, t.Context(), failure.Moving, true},
 		},
 		"refused for good": {{0, ask1, t.Context(), failure.TopicNotFound, true}},
 	} {

@@ -39,7 +39,7 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 
 // elect proposes elections. Living leaders are first asked for a graceful transfer, so that no
 // publish fails; those that refuse are deposed. Transfers that a leader had no time for are left
-// to the next decision, but not for longer than handoverGiveUp.
+// to the next decision, but not for longer than leaderTransferGiveUp.
 func (c *controllerRole) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
 	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
@@ -51,7 +51,7 @@ func (c *controllerRole) elect(ctx context.Context, command meta.ElectLeaders) (
 	if len(gentle) == 0 {
 		return r, err
 	}
-	if refused := c.handOver(ctx, state, gentle); len(refused) > 0 {
+	if refused := c.requestTransfers(ctx, state, gentle); len(refused) > 0 {
 		return c.propose(ctx, meta.ElectLeaders{Elections: refused})
 	}
 	if c.store.Applied() == state.Index() { // leaders that accepted did nothing; ask them again, but not at once
@@ -60,20 +60,20 @@ func (c *controllerRole) elect(ctx context.Context, command meta.ElectLeaders) (
 	return r, err
 }
 
-// handOver asks leaders for graceful transfers, and returns the elections that they could not or
+// requestTransfers asks leaders for graceful transfers, and returns the elections that they could not or
 // did not prepare, or for which requests have failed for too long. It stops when a
 // connection to a node breaks, because an election after a failure must not wait.
-func (c *controllerRole) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
-	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+func (c *controllerRole) requestTransfers(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
+	ctx, cancel := context.WithTimeout(ctx, leaderTransferTimeout)
 	defer cancel()
 	defer c.work.onClose(c.alarm.Wait(), cancel)()
 	var mu sync.Mutex // guards refused
 	var next atomic.Int64
 	var asking sync.WaitGroup
-	for range min(handoverLimit, len(elections)) {
+	for range min(leaderTransferLimit, len(elections)) {
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				err := c.askHandover(ctx, state, elections[i])
+				err := c.requestTransfer(ctx, state, elections[i])
 				if !c.transferTries.ends(ctx, err, askOf(state, elections[i]), time.Now()) {
 					continue
 				}
@@ -148,7 +148,7 @@ func (p *transferTries) ends(ctx context.Context, err error, a ask, now time.Tim
 func (p *transferTries) tried(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.failed, func(_ ask, t tries) bool { return now.Sub(t.last) > handoverGiveUp })
+	maps.DeleteFunc(p.failed, func(_ ask, t tries) bool { return now.Sub(t.last) > leaderTransferGiveUp })
 	t, ok := p.failed[a]
 	if !ok {
 		t.first = now
@@ -157,7 +157,7 @@ func (p *transferTries) tried(a ask, now time.Time) bool {
 		p.failed = map[ask]tries{}
 	}
 	p.failed[a] = t
-	return now.Sub(t.first) >= handoverGiveUp
+	return now.Sub(t.first) >= leaderTransferGiveUp
 }
 
 // over reports whether requests have failed for too long.
@@ -165,7 +165,7 @@ func (p *transferTries) over(a ask, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t, ok := p.failed[a]
-	return ok && now.Sub(t.first) >= handoverGiveUp && now.Sub(t.last) <= handoverGiveUp
+	return ok && now.Sub(t.first) >= leaderTransferGiveUp && now.Sub(t.last) <= leaderTransferGiveUp
 }
 
 func (p *transferTries) forget(a ask) {
@@ -181,7 +181,7 @@ func passes(err error) bool {
 	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }
 
-func (c *controllerRole) askHandover(ctx context.Context, state *meta.State, e meta.Election) error {
+func (c *controllerRole) requestTransfer(ctx context.Context, state *meta.State, e meta.Election) error {
 	p := state.Topic(e.Topic).Partitions[e.Partition]
 	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls}, p.Leader, forward.Transfer{
 		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, Epoch: p.Epoch, To: e.Leader, Reason: e.Reason,
