@@ -134,7 +134,7 @@ type tries struct{ first, last time.Time }
 func (p *transferTries) ends(ctx context.Context, err error, a ask, now time.Time) bool {
 	whole := ask{leader: a.leader}
 	switch {
-	case err == nil || ctx.Err() == nil && passes(err): // if the transfer took place, a is not asked again
+	case err == nil || ctx.Err() == nil && retryable(err): // if the transfer took place, a is not asked again
 		p.forget(whole)
 		return p.tried(a, now)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded): // no answer
@@ -174,10 +174,10 @@ func (p *transferTries) forget(a ask) {
 	delete(p.failed, a)
 }
 
-// passes reports whether a leader refused for a temporary reason: it transfers the leadership for
+// retryable reports whether a leader refused for a temporary reason: it transfers the leadership for
 // another request, or one of both had not applied yet what the other knew. The next decision asks again:
 // see transferTries. A leader that is deposed fails what it has in progress.
-func passes(err error) bool {
+func retryable(err error) bool {
 	return errors.Is(err, failure.Moving) || errors.Is(err, failure.StaleVersion) || errors.Is(err, failure.NotInISR)
 }
 

@@ -267,9 +267,9 @@ func (j joiner) begin(ctx context.Context) error {
 		case err == nil:
 			s.ask.Start = topic.Start{} // it applies only to what is joined now
 			return nil
-		case !passes(err) && last != nil && ctx.Err() != nil:
+		case !retryable(err) && last != nil && ctx.Err() != nil:
 			return last // more specific than the expired context
-		case !passes(err):
+		case !retryable(err):
 			return err
 		}
 		last = err
@@ -285,8 +285,8 @@ func (j joiner) begin(ctx context.Context) error {
 	}
 }
 
-// passes reports whether the obstacle to a subscription may disappear soon.
-func passes(err error) bool {
+// retryable reports whether the obstacle to a subscription may disappear soon.
+func retryable(err error) bool {
 	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, failure.NoLeader) || errors.Is(err, failure.ShuttingDown) ||
 		!directory.Answered(err) && errors.Is(err, ErrNotReached))
 }

@@ -27,8 +27,8 @@ func code(err error) string {
 	return e.Code
 }
 
-// passes reports whether a repeated request may succeed.
-func passes(err error) bool {
+// retryable reports whether a repeated request may succeed.
+func retryable(err error) bool {
 	if _, ended := errors.AsType[final](err); ended {
 		return false
 	}

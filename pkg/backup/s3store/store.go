@@ -61,7 +61,7 @@ func (s *Store) locate(ctx context.Context) error {
 func (s *Store) retry(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
-		if err == nil || try >= s.tries || ctx.Err() != nil || !passes(err) {
+		if err == nil || try >= s.tries || ctx.Err() != nil || !retryable(err) {
 			return err
 		}
 		timer := time.NewTimer(min(time.Second, 50*time.Millisecond<<try))
