@@ -8,7 +8,6 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nats-io/nuid v1.0.1
 	github.com/nsqio/go-nsq v1.1.0
-	github.com/rabbitmq/amqp091-go v1.16.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/brokerd/brokerd/tools/loadgen/internal/amqpq"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/bare"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
@@ -24,7 +23,6 @@ import (
 	"github.com/brokerd/brokerd/tools/loadgen/internal/load"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/natsjs"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/nsq"
-	"github.com/brokerd/brokerd/tools/loadgen/internal/redisstream"
 )
 
 const usage = `usage: loadgen WORKLOAD [flags]
@@ -85,12 +83,11 @@ type settings struct {
 	noGroup bool
 	full    string
 
-	nsq       nsq.Config
-	replicas  int
-	natsMode  string
-	natsRet   string
-	maxAck    int
-	redisRead int
+	nsq      nsq.Config
+	replicas int
+	natsMode string
+	natsRet  string
+	maxAck   int
 
 	listen, file, followers string
 	follower, fsync         bool
@@ -98,7 +95,7 @@ type settings struct {
 
 // addFlags declares what every workload takes.
 func (s *settings) addFlags(fs *flag.FlagSet) {
-	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, client (pkg/client), nats, redis or amqp")
+	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, client (pkg/client) or nats")
 	fs.StringVar(&s.addr, "addr", "127.0.0.1:4150", "broker's `HOST:PORT`; for nats all servers', with commas")
 	fs.StringVar(&s.label, "label", "", "name of what is measured, copied to the output")
 	fs.StringVar(&s.pids, "pids", "", "the broker's process `IDS`, with commas, to measure")
@@ -146,11 +143,10 @@ func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&s.nsq.IDs, "nsq-ids", false, "nsq: publish each message with a dedup id")
 	fs.StringVar(&s.nsq.TopicConfig, "nsq-topic-config", "", "nsq: create topics with this `JSON` as well, by brokerd's API")
 	fs.StringVar(&s.nsq.ChannelConfig, "nsq-channel-config", "", "nsq: create channels with this `JSON` as well, by brokerd's API")
-	fs.IntVar(&s.replicas, "replicas", 1, "nats, amqp: replicas of a stream or queue")
+	fs.IntVar(&s.replicas, "replicas", 1, "nats: replicas of a stream")
 	fs.StringVar(&s.natsMode, "nats-mode", "async", "nats: async (PublishAsync) or fast (fast batch ingest)")
 	fs.StringVar(&s.natsRet, "nats-retention", "limits", "nats: limits or workqueue")
-	fs.IntVar(&s.maxAck, "max-ack-pending", 10000, "nats: max_ack_pending; amqp: prefetch")
-	fs.IntVar(&s.redisRead, "redis-count", 200, "redis: COUNT of each XREADGROUP")
+	fs.IntVar(&s.maxAck, "max-ack-pending", 10000, "nats: max_ack_pending")
 	fs.StringVar(&s.dir, "dir", os.TempDir(), "limits: `DIRECTORY` on the disk to measure")
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "bare: `HOST:PORT` to serve on")
 	fs.StringVar(&s.file, "file", "", "bare: the log file; removed at the end")
@@ -209,10 +205,6 @@ func (s *settings) newDriver(workload string) (broker.Driver, error) {
 			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, Mode: s.natsMode,
 			Retention: s.natsRet, Batch: batch, InFlight: inFlight, MaxAck: s.maxAck,
 		})
-	case "redis":
-		return redisstream.New(redisstream.Config{Addr: s.addr, Count: s.redisRead}), nil
-	case "amqp":
-		return amqpq.New(amqpq.Config{Addr: s.addr, Prefetch: min(s.maxAck, 2000), Replicas: s.replicas, InFlight: inFlight})
 	}
 	return nil, fmt.Errorf("no driver %q", s.driver)
 }
