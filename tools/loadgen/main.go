@@ -85,8 +85,6 @@ type settings struct {
 
 	nsq      nsq.Config
 	replicas int
-	natsMode string
-	natsRet  string
 	maxAck   int
 
 	listen, file, followers string
@@ -144,8 +142,6 @@ func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.StringVar(&s.nsq.TopicConfig, "nsq-topic-config", "", "nsq: create topics with this `JSON` as well, by brokerd's API")
 	fs.StringVar(&s.nsq.ChannelConfig, "nsq-channel-config", "", "nsq: create channels with this `JSON` as well, by brokerd's API")
 	fs.IntVar(&s.replicas, "replicas", 1, "nats: replicas of a stream")
-	fs.StringVar(&s.natsMode, "nats-mode", "async", "nats: async (PublishAsync) or fast (fast batch ingest)")
-	fs.StringVar(&s.natsRet, "nats-retention", "limits", "nats: limits or workqueue")
 	fs.IntVar(&s.maxAck, "max-ack-pending", 10000, "nats: max_ack_pending")
 	fs.StringVar(&s.dir, "dir", os.TempDir(), "limits: `DIRECTORY` on the disk to measure")
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "bare: `HOST:PORT` to serve on")
@@ -187,11 +183,7 @@ func (s *settings) serveBare() error {
 }
 
 // newDriver connects to the broker given by the flags.
-func (s *settings) newDriver(workload string) (broker.Driver, error) {
-	batch, inFlight := s.load.Batch, s.load.Batch*s.load.Window
-	if workload == "e2e" && s.load.Rate > 0 {
-		batch = 1 // sent one at a time, as many in flight
-	}
+func (s *settings) newDriver() (broker.Driver, error) {
 	s.nsq.TCP = s.addr
 	switch s.driver {
 	case "nsq":
@@ -202,8 +194,7 @@ func (s *settings) newDriver(workload string) (broker.Driver, error) {
 		return nsq.NewOwn(s.nsq), nil
 	case "nats":
 		return natsjs.New(natsjs.Config{
-			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, Mode: s.natsMode,
-			Retention: s.natsRet, Batch: batch, InFlight: inFlight, MaxAck: s.maxAck,
+			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, InFlight: s.load.Batch * s.load.Window, MaxAck: s.maxAck,
 		})
 	}
 	return nil, fmt.Errorf("no driver %q", s.driver)
@@ -256,7 +247,7 @@ func run(workload string, args []string, rec *record) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	d, err := s.newDriver(workload)
+	d, err := s.newDriver()
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@
 package natsjs
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
@@ -21,15 +18,8 @@ import (
 type Config struct {
 	Addrs    []string // host:port of each server's client port
 	Replicas int
-	// Mode is how Send publishes: "async" is nats.go's PublishAsync, one
-	// acknowledgement for each message; "fast" is the server's fast batch
-	// ingest (2.14 and later), one for each batch.
-	Mode string
-	// Retention is "limits" (acknowledged messages stay) or "workqueue".
-	Retention string
-	Batch     int // messages in each Send, for "fast"
-	InFlight  int // the most messages unacknowledged to a publisher
-	MaxAck    int // the most unacknowledged to the consumer
+	InFlight int // the most messages unacknowledged to a publisher
+	MaxAck   int // the most unacknowledged to the consumer
 }
 
 // Driver is the broker.Driver for JetStream.
@@ -88,13 +78,9 @@ const durable = "group"
 
 // Create implements broker.Driver.
 func (d *Driver) Create(ctx context.Context, topic string, group bool) error {
-	ret := jetstream.LimitsPolicy
-	if d.c.Retention == "workqueue" {
-		ret = jetstream.WorkQueuePolicy
-	}
 	s, err := d.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: topic, Subjects: []string{topic}, Storage: jetstream.FileStorage,
-		Replicas: d.c.Replicas, Retention: ret, AllowBatchPublish: d.c.Mode == "fast",
+		Replicas: d.c.Replicas, Retention: jetstream.LimitsPolicy,
 	})
 	if err != nil || !group {
 		return err
@@ -150,18 +136,12 @@ func (f *fifo) add(n int, acked func(error)) {
 	f.mu.Unlock()
 }
 
-// upTo acknowledges messages through n; with n zero, one more than before.
-func (f *fifo) upTo(n uint64) {
+// next records the acknowledgement of the next message.
+func (f *fifo) next() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n == 0 {
-		n = f.ack + 1
-	}
-	if n <= f.ack {
-		return
-	}
-	f.ack = n
-	for len(f.q) > 0 && f.q[0].last <= n {
+	f.ack++
+	for len(f.q) > 0 && f.q[0].last <= f.ack {
 		f.q[0].acked(nil)
 		f.q = f.q[1:]
 	}
@@ -178,15 +158,9 @@ func (f *fifo) fail(err error) {
 
 type publisher struct {
 	fifo
-	d     *Driver
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	topic string
-
-	// Fast batch ingest.
-	inbox string
-	head  []byte // "<inbox>.<batch id>.<flow>.fail."
-	seq   uint64
 }
 
 // Publisher implements broker.Driver.
@@ -195,10 +169,10 @@ func (d *Driver) Publisher(ctx context.Context, topic string) (broker.Publisher,
 	if err != nil {
 		return nil, err
 	}
-	p := &publisher{d: d, nc: nc, topic: topic}
+	p := &publisher{nc: nc, topic: topic}
 	p.js, err = jetstream.New(nc,
 		jetstream.WithPublishAsyncMaxPending(d.c.InFlight),
-		jetstream.WithPublishAsyncAckHandler(func(jetstream.JetStream, *nats.Msg, *jetstream.PubAck) { p.upTo(0) }),
+		jetstream.WithPublishAsyncAckHandler(func(jetstream.JetStream, *nats.Msg, *jetstream.PubAck) { p.next() }),
 		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) { p.fail(err) }))
 	return p, err
 }
@@ -212,55 +186,12 @@ func (p *publisher) Publish(body []byte) error {
 // Send implements broker.Publisher.
 func (p *publisher) Send(bodies [][]byte, acked func(error)) error {
 	p.add(len(bodies), acked)
-	if p.d.c.Mode == "fast" {
-		return p.sendFast(bodies)
-	}
 	for _, b := range bodies {
 		if _, err := p.js.PublishAsync(p.topic, b, jetstream.WithStallWait(30*time.Second)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (p *publisher) sendFast(bodies [][]byte) error {
-	if p.inbox == "" {
-		p.inbox = nats.NewInbox()
-		p.head = fmt.Appendf(nil, "%s.%s.%d.fail.", p.inbox, nuid.Next(), p.d.c.Batch)
-		if _, err := p.nc.Subscribe(p.inbox+".>", p.flow); err != nil {
-			return err
-		}
-	}
-	for _, b := range bodies {
-		p.seq++
-		op := 1 // append
-		if p.seq == 1 {
-			op = 0 // start
-		}
-		reply := fmt.Appendf(p.head[:len(p.head):len(p.head)], "%d.%d.$FI", p.seq, op)
-		if err := p.nc.PublishRequest(p.topic, string(reply), b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flow handles the server's answers to a fast batch.
-func (p *publisher) flow(m *nats.Msg) {
-	if !bytes.Contains(m.Data, []byte(`"type":"ack"`)) {
-		p.fail(fmt.Errorf("fast batch: %s", m.Data))
-		return
-	}
-	var a struct {
-		Seq uint64 `json:"seq"`
-	}
-	if err := json.Unmarshal(m.Data, &a); err != nil {
-		p.fail(err)
-		return
-	}
-	if a.Seq > 0 { // the first answer only contains the flow
-		p.upTo(a.Seq)
-	}
 }
 
 // Close implements broker.Publisher.
