@@ -72,18 +72,7 @@ func (c *calls) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
 // Call is like Go and waits. If ctx ends first, the call may still be carried out, and payload
 // must never be modified again. The caller owns the response.
 func (c *calls) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
-	type result struct {
-		reply []byte
-		err   error
-	}
-	results := make(chan result, 1)
-	c.Go(node, kind, payload, func(reply []byte, err error) { results <- result{bytes.Clone(reply), err} })
-	select {
-	case r := <-results:
-		return r.reply, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return peer.Await(ctx, func(done func([]byte, error)) { c.Go(node, kind, payload, done) })
 }
 
 // ask makes a call of this package.

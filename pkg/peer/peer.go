@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -385,18 +386,20 @@ func (p *Peer) Close() {
 	}
 }
 
-// Call makes a call and waits for its answer, or for ctx: then the call may still
-// be carried out, and payload must not be changed any more. The answer is the
-// caller's.
+// Call is Go and Await.
 func (p *Peer) Call(ctx context.Context, kind uint8, payload [][]byte) ([]byte, error) {
+	return Await(ctx, func(done func([]byte, error)) { p.Go(kind, payload, done) })
+}
+
+// Await makes a call with begin and waits for its answer, which the caller owns. If ctx ends first,
+// the call may still be carried out, and its payload must never be changed again.
+func Await(ctx context.Context, begin func(done func(reply []byte, err error))) ([]byte, error) {
 	type result struct {
 		reply []byte
 		err   error
 	}
 	results := make(chan result, 1)
-	p.Go(kind, payload, func(reply []byte, err error) {
-		results <- result{append([]byte(nil), reply...), err}
-	})
+	begin(func(reply []byte, err error) { results <- result{bytes.Clone(reply), err} })
 	select {
 	case r := <-results:
 		return r.reply, r.err
