@@ -49,7 +49,7 @@ var This = sync.OnceValue(func() Origin {
 func Version() string { return This().Version }
 
 // origin combines all sources, from the best to the worst. A later source
-// that speaks of another commit is left out.
+// that names another commit is ignored.
 func origin(stamped Origin, settings []debug.BuildSetting, archive string) Origin {
 	o := stamped
 	if base, dirty := strings.CutSuffix(o.Tag, "-dirty"); dirty {

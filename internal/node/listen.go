@@ -117,7 +117,7 @@ func listen(ctx context.Context, address string) ([]net.Listener, error) {
 }
 
 // listenEach binds the same port on every address. An address that this
-// machine does not have is passed over, as long as one is left.
+// machine does not have is skipped, as long as one is left.
 func listenEach(ctx context.Context, ips []netip.Addr, port string) ([]net.Listener, error) {
 	var bound []net.Listener
 	var missing error

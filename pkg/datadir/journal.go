@@ -93,7 +93,7 @@ func (d Dir) Replay() error {
 }
 
 // isSegment reports whether a file has messages of a replica, and is compared with a kept journal. Other
-// files of a replica are written anew, and have no use for what they had.
+// files of a replica are written again from the start, and do not need their old content.
 func (d Dir) isSegment(path string) bool {
 	return d.partitionOf(path) != "" && filepath.Ext(path) == segmenthead.Suffix
 }

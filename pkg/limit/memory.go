@@ -277,7 +277,7 @@ func (s *Share) Reserve(ctx context.Context, n int) error {
 }
 
 // Await reserves n more bytes. If there is no memory, it waits until ctx ends, and then returns
-// failure.NoMemory: nobody is refused. After each MemoryWait it lets the claims behind it pass, which
+// failure.NoMemory; no client is refused. After each MemoryWait it lets the claims behind it pass, which
 // may be smaller.
 func (s *Share) Await(ctx context.Context, n int) error {
 	if s.of != nil && n > 0 {

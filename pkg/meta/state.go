@@ -125,7 +125,7 @@ func (s *State) findNode(id NodeID) (int, bool) {
 	return slices.BinarySearchFunc(s.nodes, id, func(n *Node, id NodeID) int { return cmp.Compare(n.ID, id) })
 }
 
-// edit returns a copy of a topic to change and put back. Incarnation 0 means any. The copy shares
+// edit returns a copy of a topic, to change and store. Incarnation 0 means any. The copy shares
 // partitions and channels with the old value.
 func (s *State) edit(name string, in Incarnation) (*Topic, error) {
 	was := s.topics.get(name)

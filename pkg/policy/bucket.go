@@ -39,7 +39,7 @@ func (b *bucket) Reserve(n int, now time.Time) int {
 	return n
 }
 
-// Return puts back messages that were taken and not used.
+// Return returns messages that were taken and not used.
 func (b *bucket) Return(n int) {
 	if b.perSecond > 0 {
 		b.tokens = min(b.tokens+float64(n), b.room(b.perSecond))

@@ -269,7 +269,7 @@ func (s OS) syncAside(f *os.File) error {
 // syncWhole is File.Sync.
 func (s OS) syncWhole(f *os.File) error { return s.synced(f, f.Sync()) }
 
-// synced returns the error of a sync, or of an earlier one that the system does not tell of any more.
+// synced returns the error of a sync, or of an earlier one that the system no longer reports.
 func (s OS) synced(f *os.File, err error) error {
 	if err != nil {
 		return err
