@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // tempPrefix begins the names of files that are being written.
@@ -57,7 +59,7 @@ func (f dirDraft) Commit(_ context.Context, name string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(filepath.Dir(path))
+	return vfs.OS{}.SyncDir(filepath.Dir(path))
 }
 
 // Discard removes the file.
@@ -126,12 +128,4 @@ func (d Dir) Tidy(ctx context.Context, before time.Time) error {
 		}
 		return true, nil
 	})
-}
-
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

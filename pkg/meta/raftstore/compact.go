@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 const (
@@ -29,7 +31,7 @@ func compact(path string, log *slog.Logger) error {
 	fresh := path + ".new"
 	worth, err := compactInto(fresh, path)
 	if err == nil && worth {
-		err = errors.Join(os.Rename(fresh, path), syncDir(filepath.Dir(path)))
+		err = errors.Join(os.Rename(fresh, path), vfs.OS{}.SyncDir(filepath.Dir(path)))
 		log.Debug("metadata log compacted", "path", path, "was_bytes", info.Size())
 	}
 	if rest := os.Remove(fresh); rest != nil && !errors.Is(rest, fs.ErrNotExist) {

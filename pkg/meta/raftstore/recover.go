@@ -10,6 +10,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // ErrNotMember reports that the node is not a member according to its own disk. Refused.
@@ -38,7 +39,7 @@ func Recover(dir string, id meta.NodeID, cluster string, log *slog.Logger) (*met
 	}
 	m := &survivor{machine: newMachine(0), id: id, cluster: cluster}
 	err = m.recover(dir, bolt, self.Address, log)
-	if err = errors.Join(err, bolt.Close(), syncDir(dir)); err != nil {
+	if err = errors.Join(err, bolt.Close(), vfs.OS{}.SyncDir(dir)); err != nil {
 		return nil, fmt.Errorf("recover metadata: %w", err)
 	}
 	return m.recovered, nil

@@ -65,7 +65,7 @@ func Seed(dir string, id meta.NodeID, state *meta.State, log *slog.Logger) error
 	if err = errors.Join(err, bolt.Close()); err != nil {
 		return fmt.Errorf("metadata log %s: %w", path, err)
 	}
-	return errors.Join(writeIdentity(dir, id), syncDir(dir))
+	return errors.Join(writeIdentity(dir, id), vfs.OS{}.SyncDir(dir))
 }
 
 // MembersOf returns the nodes of a state as a configuration in which all of them vote.

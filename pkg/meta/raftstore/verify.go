@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Names in the directory of a store.
@@ -139,34 +140,10 @@ func writeIdentity(dir string, id meta.NodeID) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, identityFile)
-	if err := writeSynced(path+".new", append(text, '\n')); err != nil {
+	if err := vfs.WriteFileSynced(vfs.OS{}, filepath.Join(dir, identityFile), append(text, '\n')); err != nil {
 		return fmt.Errorf("metadata identity: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("metadata identity: %w", err)
-	}
-	return syncDir(dir)
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // verifySnapshots reads the newest snapshot completely and the descriptions of the others, and
