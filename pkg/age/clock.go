@@ -12,10 +12,10 @@ import (
 // maxPairs bounds how many pairs a Clock remembers: the newest ones.
 const maxPairs = 32
 
-// PairTolerance is how far timestamps may drift from this node's monotonic clock
+// pairTolerance is how far timestamps may drift from this node's monotonic clock
 // before a new pair begins, and so the maximum error of an age. It covers the
 // time that a batch takes to reach an in-sync replica.
-const PairTolerance = 2 * time.Second
+const pairTolerance = 2 * time.Second
 
 // Clock determines the age of the batches of one replica. Its methods are safe
 // for concurrent use.
@@ -67,7 +67,7 @@ func (c *Clock) Appended(b Batch, at time.Time) {
 	}
 	c.pairs = c.pairs[:n]
 	if n > 0 {
-		if p := &c.pairs[n-1]; p.epoch == b.Epoch && p.age(b.Timestamp, at).Abs() <= PairTolerance {
+		if p := &c.pairs[n-1]; p.epoch == b.Epoch && p.age(b.Timestamp, at).Abs() <= pairTolerance {
 			return
 		}
 	}

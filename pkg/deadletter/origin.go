@@ -18,7 +18,7 @@ const Channel = "redrive"
 
 // The reasons why a message becomes a dead letter.
 const (
-	ReasonMaxAttempts = "max-attempts" // it used up its attempts
+	reasonMaxAttempts = "max-attempts" // it used up its attempts
 	ReasonExpired     = "expired"      // its time to live has passed
 )
 

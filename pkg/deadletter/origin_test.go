@@ -13,7 +13,7 @@ import (
 func sample() Origin {
 	return Origin{
 		Topic: "orders", Partition: 3, Offset: 17, ID: "18ef8ddbaa4d0233", Channel: "bill", FirstTimestampNS: 1795560163075176451,
-		Attempts: 5, LastConsumer: "worker-7 (10.0.0.7:4711)", Reason: ReasonMaxAttempts, Header: json.RawMessage(`{"a":1}`),
+		Attempts: 5, LastConsumer: "worker-7 (10.0.0.7:4711)", Reason: reasonMaxAttempts, Header: json.RawMessage(`{"a":1}`),
 	}
 }
 

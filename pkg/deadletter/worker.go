@@ -294,7 +294,7 @@ func answerOf(ctx context.Context, answer <-chan error) error {
 func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 	o := Origin{
 		Topic: s.Topic, Partition: s.Partition, Offset: uint64(e.ID.Offset()), ID: s.Numbering.ID(e.ID).String(), Channel: s.Channel.Name(),
-		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: ReasonMaxAttempts, Header: e.Header,
+		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: reasonMaxAttempts, Header: e.Header,
 	}
 	if e.Expired() {
 		o.Reason = ReasonExpired

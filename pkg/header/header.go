@@ -29,7 +29,7 @@ const (
 const (
 	maxKey   = 255
 	maxDedup = 64
-	MaxTTL   = 10 * 365 * 24 * time.Hour
+	maxTTL   = 10 * 365 * 24 * time.Hour
 )
 
 // Errors of headers that are refused.
@@ -157,8 +157,8 @@ func (r *Reserved) parse(f *field) (option bool, err error) {
 			text = f.value
 		}
 		ms, err := strconv.ParseInt(string(text), 10, 64)
-		if err != nil || ms < 0 || ms > MaxTTL.Milliseconds() {
-			return false, fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", errOption, f.key, f.value, MaxTTL.Milliseconds())
+		if err != nil || ms < 0 || ms > maxTTL.Milliseconds() {
+			return false, fmt.Errorf("%w: %s is %.40s: want milliseconds from 0 to %d", errOption, f.key, f.value, maxTTL.Milliseconds())
 		}
 		r.TTL = time.Duration(ms) * time.Millisecond
 		return true, nil

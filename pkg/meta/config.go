@@ -167,8 +167,8 @@ func (c TopicConfig) Validate() error {
 		return fmt.Errorf("%w: invalid retention %v", failure.InvalidConfig, c.RetentionAge)
 	case c.RetentionBytes < 0:
 		return fmt.Errorf("%w: invalid retention of %d bytes", failure.InvalidConfig, c.RetentionBytes)
-	case c.RetentionTrash != NoTrash && (c.RetentionTrash < 0 || c.RetentionTrash > MaxTrash):
-		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", failure.InvalidConfig, c.RetentionTrash, MaxTrash)
+	case c.RetentionTrash != NoTrash && (c.RetentionTrash < 0 || c.RetentionTrash > maxTrash):
+		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", failure.InvalidConfig, c.RetentionTrash, maxTrash)
 	case c.MaxMessage < 0 || c.MaxMessage > maxBodyLimit:
 		return fmt.Errorf("%w: max message %d, want 0 to %d", failure.InvalidConfig, c.MaxMessage, maxBodyLimit)
 	case c.Sync == SyncPolicy{}:

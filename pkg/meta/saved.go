@@ -15,7 +15,7 @@ import (
 const (
 	maxSavedPerChannel = 10                 // the oldest are dropped
 	maxSaved           = 1000               // of all channels, likewise
-	SavedFor           = 7 * 24 * time.Hour // older ones are dropped when another is saved
+	savedFor           = 7 * 24 * time.Hour // older ones are dropped when another is saved
 	// MaxSavedRanges is how many ranges of messages finished out of order are saved of a channel,
 	// over all partitions. An undo delivers the others again.
 	MaxSavedRanges = 500
@@ -105,7 +105,7 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 				continue
 			}
 		}
-		if fresh.At-v.At <= int64(SavedFor) {
+		if fresh.At-v.At <= int64(savedFor) {
 			kept = append(kept, v)
 		}
 	}

@@ -59,7 +59,7 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 	if got := v.floors("u", "c"); len(got) != 1 {
 		t.Errorf("of another: %v", got)
 	}
-	v.save("t", "d", SavedFor+10, 7)
+	v.save("t", "d", savedFor+10, 7)
 	if got := v.floors("t", "c"); len(got) != 5 || got[4] != 10 {
 		t.Errorf("after a week: %v", got)
 	}
@@ -67,7 +67,7 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 		t.Errorf("of another after a week: %v", got)
 	}
 	for i := range maxSaved {
-		v.save("u", "c"+strconv.Itoa(i), SavedFor, 1)
+		v.save("u", "c"+strconv.Itoa(i), savedFor, 1)
 	}
 	if len(v.s.saved) != maxSaved || v.floors("t", "d") != nil {
 		t.Errorf("%d in all, %v", len(v.s.saved), v.floors("t", "d"))

@@ -14,7 +14,7 @@ import (
 // Bounds of the trash: deleted topics whose data is kept until they are restored or purged.
 const (
 	DefaultTrash = 24 * time.Hour      // how long a topic without a time of its own is kept
-	MaxTrash     = 30 * 24 * time.Hour // the longest
+	maxTrash     = 30 * 24 * time.Hour // the longest
 	NoTrash      = time.Duration(-1)   // as TopicConfig.RetentionTrash: purged at once
 	// maxTrashTopics and maxTrashPartitions bound the trash. The oldest topics are purged.
 	maxTrashTopics     = 1000

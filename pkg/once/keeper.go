@@ -16,9 +16,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ConfirmTimeout is how long a publish waits for an earlier one with the same dedup
+// confirmTimeout is how long a publish waits for an earlier one with the same dedup
 // id that is in the log and not committed.
-const ConfirmTimeout = 5 * time.Second
+const confirmTimeout = 5 * time.Second
 
 // errUnconfirmed answers a publish whose dedup id is already in the log and was not
 // committed in time: the message may be delivered later. Publishing it again is safe.
@@ -40,7 +40,7 @@ type Options struct {
 	Ages      *age.Clock       // of the log's batches
 	Now       func() time.Time // nil: time.Now
 	// Damaged, if set, is called with a range of the log that cannot be read, and reports whether
-	// other replicas may hold it. Open fails then, as an id in that range must not be taken for a
+	// other replicas may hold it. open fails then, as an id in that range must not be taken for a
 	// new one.
 	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
@@ -124,9 +124,9 @@ func (e *publish) appended() int {
 	return e.count
 }
 
-// Open reads the ids of the window from the partition's log. Until it returns, no
+// open reads the ids of the window from the partition's log. Until it returns, no
 // message with an id may be appended, and afterwards only by the Keeper.
-func Open(o Options) (*Keeper, error) {
+func open(o Options) (*Keeper, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -288,7 +288,7 @@ func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
 	e.waits++
 	k.written = append(k.written, writtenOnce{dedup.Place[*publish]{Publish: e, Index: i}, o})
 	if e.timer == nil {
-		e.timer = time.AfterFunc(ConfirmTimeout, func() {
+		e.timer = time.AfterFunc(confirmTimeout, func() {
 			k.completeWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, errUnconfirmed)
 		})
 	}

@@ -80,7 +80,7 @@ func (r *rig) lead() {
 		r.t.Fatal(err)
 	}
 	r.part.Serve(r)
-	if r.k, err = Open(Options{Partition: r.part, Index: 2, Window: time.Hour, Ages: ages}); err != nil {
+	if r.k, err = open(Options{Partition: r.part, Index: 2, Window: time.Hour, Ages: ages}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -290,7 +290,7 @@ func TestWrittenIDIsNotWrittenAgain(t *testing.T) {
 		r.publish("b")
 		r.settle(errUnknown)
 		late := r.publish("b")
-		time.Sleep(ConfirmTimeout)
+		time.Sleep(confirmTimeout)
 		synctest.Wait()
 		r.want(late, errUnconfirmed)
 		closed := r.publish("b")
@@ -351,7 +351,7 @@ func repeatRandomly(t *testing.T, rnd *rand.Rand) {
 		case 1:
 			r.commit(r.log.End())
 		case 2:
-			time.Sleep(ConfirmTimeout)
+			time.Sleep(confirmTimeout)
 			synctest.Wait()
 		}
 		for len(r.held) > 0 && rnd.IntN(3) > 0 {
@@ -437,7 +437,7 @@ func BenchmarkOpen(b *testing.B) {
 	log.ReleaseTail()
 	b.ResetTimer()
 	for range b.N {
-		k, err := Open(Options{Partition: part, Window: time.Hour, Ages: ages})
+		k, err := open(Options{Partition: part, Window: time.Hour, Ages: ages})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type Switch struct {
 }
 
 // Set switches it off if o has no window, and otherwise switches it on or changes the window's length.
-// After an error of Open it is unchanged.
+// After an error of open it is unchanged.
 func (s *Switch) Set(o Options) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Switch) Set(o Options) error {
 	if k := s.keeper.Load(); k != nil {
 		k.SetWindow(o.Window)
 	} else {
-		k, err := Open(o)
+		k, err := open(o)
 		if err != nil {
 			return err
 		}

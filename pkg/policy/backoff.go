@@ -66,8 +66,8 @@ func (b Backoff) validate() error {
 	if b == (Backoff{}) || b == Off() {
 		return nil
 	}
-	if b.Min < MinBackoff || b.Max < b.Min || b.Max > MaxBackoff {
-		return fmt.Errorf("%w: backoff %v, want delays from %v to %v, the shorter one first", ErrInvalid, b, MinBackoff, MaxBackoff)
+	if b.Min < MinBackoff || b.Max < b.Min || b.Max > maxBackoff {
+		return fmt.Errorf("%w: backoff %v, want delays from %v to %v, the shorter one first", ErrInvalid, b, MinBackoff, maxBackoff)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 const (
 	// maxAttemptsLimit is the largest MaxAttempts: attempts are not counted beyond.
 	maxAttemptsLimit = 4000
-	// MaxBackoff is the longest delay of a Backoff.
-	MaxBackoff = 24 * time.Hour
+	// maxBackoff is the longest delay of a Backoff.
+	maxBackoff = 24 * time.Hour
 	// MinBackoff is the shortest: deliveries are timed no finer than 25 ms.
 	MinBackoff = 25 * time.Millisecond
 	// maxRate is the largest Rate.

@@ -62,14 +62,14 @@ func TestBackoffDoublesBetweenItsBounds(t *testing.T) {
 	if d := (Backoff{time.Second, time.Second}).Delay(9, 4); d != time.Second {
 		t.Errorf("constant: %v", d)
 	}
-	if d := (Backoff{MaxBackoff, MaxBackoff}).Delay(60, 4); d != MaxBackoff {
+	if d := (Backoff{maxBackoff, maxBackoff}).Delay(60, 4); d != maxBackoff {
 		t.Errorf("longest: %v", d)
 	}
 }
 
 func TestPoliciesRoundTrip(t *testing.T) {
 	for text, want := range map[string]Backoff{
-		"1s..10m": {time.Second, 10 * time.Minute}, "5s": {5 * time.Second, 5 * time.Second}, "off": Off(), "none": Off(), "25ms..24h": {MinBackoff, MaxBackoff},
+		"1s..10m": {time.Second, 10 * time.Minute}, "5s": {5 * time.Second, 5 * time.Second}, "off": Off(), "none": Off(), "25ms..24h": {MinBackoff, maxBackoff},
 	} {
 		got, err := ParseBackoff(text)
 		if err != nil || got != want {

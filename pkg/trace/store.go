@@ -31,8 +31,8 @@ const (
 	maxSegments = 64
 	// maxWaiting is how many frames may wait for a slow disk; then the oldest are dropped.
 	maxWaiting = 64
-	// FlushInterval is how long events may be in memory only.
-	FlushInterval = 200 * time.Millisecond
+	// flushInterval is how long events may be in memory only.
+	flushInterval = 200 * time.Millisecond
 
 	segmentPrefix, segmentSuffix = "trace-", ".events"
 )
@@ -196,7 +196,7 @@ func (s *Store) Run(ctx context.Context) {
 		s.flush(true)
 		s.closeFile()
 	}()
-	timer := time.NewTimer(FlushInterval)
+	timer := time.NewTimer(flushInterval)
 	timer.Stop()
 	for {
 		select {
@@ -206,7 +206,7 @@ func (s *Store) Run(ctx context.Context) {
 			s.flush(true)
 		case <-s.wake:
 			s.flush(false)
-			timer.Reset(FlushInterval)
+			timer.Reset(flushInterval)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestEventsOutliveTheProcess(t *testing.T) {
 			if !s.knows(process) {
 				t.Error("what is in memory is not found")
 			}
-			time.Sleep(FlushInterval)
+			time.Sleep(flushInterval)
 			synctest.Wait()
 			killed := Open(Options{FS: disk, Dir: "trace"}) // like a killed process
 			for o := range process + 1 {

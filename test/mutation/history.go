@@ -33,7 +33,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: positions are kept for ever", file: "pkg/meta/saved.go",
-			old: "if fresh.At-v.At <= int64(SavedFor) {", with: "if true {", tests: all, run: "SavedPositionsAreBounded",
+			old: "if fresh.At-v.At <= int64(savedFor) {", with: "if true {", tests: all, run: "SavedPositionsAreBounded",
 		},
 		{
 			name: "history: an undo can be done twice", file: "pkg/operate/history.go",

@@ -13,7 +13,7 @@ const JSONGrowth = 2
 const (
 	defaultMaxMessage     = 1 << 20          // bytes of one message
 	defaultMaxBody        = 5 << 20          // bytes of a body of many messages
-	DefaultMaxDefer       = time.Hour        // the longest delay of a message
+	defaultMaxDefer       = time.Hour        // the longest delay of a message
 	DefaultPublishTimeout = 30 * time.Second // until a publish is answered as uncertain
 	MaxPeek               = 1000             // messages in one answer
 )
@@ -34,7 +34,7 @@ type Limits struct {
 func (l Limits) WithDefaults() Limits {
 	l.MaxMessage = cmp.Or(l.MaxMessage, defaultMaxMessage)
 	l.MaxBody = cmp.Or(l.MaxBody, defaultMaxBody)
-	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
+	l.MaxDefer = cmp.Or(l.MaxDefer, defaultMaxDefer)
 	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
 	return l
 }

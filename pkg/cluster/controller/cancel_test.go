@@ -30,7 +30,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 		w.start(id, "")
 	}
 	w.topic("t", 1, [][]meta.NodeID{ids("a,b,c")})
-	w.core, w.next = New(w.opts, "f", w.clock()), w.now
+	w.core, w.next = newCore(w.opts, "f", w.clock()), w.now
 	w.run(5 * time.Second)
 	id := PartitionID{Topic: "t"}
 	part := func() *meta.Partition { return &w.state.Topic("t").Partitions[0] }
@@ -87,7 +87,7 @@ func TestMoveOffLeavingNodeIsNotCancelled(t *testing.T) {
 		w.start(id, "")
 	}
 	w.topic("t", 1, [][]meta.NodeID{ids("a,b")})
-	w.core, w.next = New(w.opts, "c", w.clock()), w.now
+	w.core, w.next = newCore(w.opts, "c", w.clock()), w.now
 	w.apply(meta.SetNodeIntent{ID: "b", Intent: meta.IntentDecommission})
 	w.run(200 * time.Millisecond)
 	if !w.state.Topic("t").Partitions[0].Moving() {

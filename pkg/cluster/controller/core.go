@@ -19,10 +19,10 @@ type Decision struct {
 	Next     time.Time     // time of the next decision, unless something changes before
 }
 
-// Core decides. It stores the assumed liveness of nodes and the times of rate-limited actions; it
+// core decides. It stores the assumed liveness of nodes and the times of rate-limited actions; it
 // reads everything else from the metadata. It is not safe for concurrent use.
-type Core struct {
-	*Detector
+type core struct {
+	*detector
 	opts     Options
 	trash    *Expiry                   // when deleted topics are purged
 	wall     func(now time.Time) int64 // the wall clock, ns since 1970; tests set it
@@ -37,17 +37,17 @@ type Core struct {
 	troubles []Trouble
 }
 
-// New returns a controller that has just taken over on node self.
-func New(o Options, self meta.NodeID, now time.Time) *Core {
+// newCore returns a controller that has just taken over on node self.
+func newCore(o Options, self meta.NodeID, now time.Time) *core {
 	o = o.WithDefaults()
-	return &Core{
-		Detector: NewDetector(o, self, now), opts: o, trash: &Expiry{}, wall: time.Time.UnixNano, calm: now, balanced: now,
+	return &core{
+		detector: newDetector(o, self, now), opts: o, trash: &Expiry{}, wall: time.Time.UnixNano, calm: now, balanced: now,
 	}
 }
 
 // Decide returns what to do now. Liveness and leadership come first. Replicas are moved and
 // leaderships returned only if nothing is pending, and the trash is purged only after that.
-func (c *Core) Decide(s *meta.State, now time.Time) Decision {
+func (c *core) Decide(s *meta.State, now time.Time) Decision {
 	d := c.decide(s, now)
 	if due := c.trash.Due(s, now, c.wall(now)); len(due) > 0 && len(d.Commands) == 0 {
 		d.Commands = []meta.Command{meta.PurgeTopics{Incarnations: due}}
@@ -55,7 +55,7 @@ func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	return d
 }
 
-func (c *Core) decide(s *meta.State, now time.Time) Decision {
+func (c *core) decide(s *meta.State, now time.Time) Decision {
 	var d Decision
 	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
 	nodes := c.Conditions(s)
@@ -96,7 +96,7 @@ func (c *Core) decide(s *meta.State, now time.Time) Decision {
 // lost deletes the ephemeral topics that have no leader. Their messages were in the memory of nodes that
 // are dead; the next client that uses such a name creates it on a living node. A node that answers again,
 // but still counts as dead because it died repeatedly, has its messages.
-func (c *Core) lost(s *meta.State, troubles []Trouble, now time.Time) (all []meta.Command) {
+func (c *core) lost(s *meta.State, troubles []Trouble, now time.Time) (all []meta.Command) {
 	kept := func(p meta.Partition) bool {
 		return p.Leader != "" || slices.ContainsFunc(p.Replicas, func(id meta.NodeID) bool { return c.answers(id, now) })
 	}
@@ -129,7 +129,7 @@ func movedAway(was, is *meta.State) bool {
 
 // rests reports whether nothing has changed since the last round except topics that need nothing,
 // and the last round found nothing to do. It visits only changed topics.
-func (c *Core) rests(s *meta.State, nodes Conditions) bool {
+func (c *core) rests(s *meta.State, nodes Conditions) bool {
 	if !meta.SameNodes(c.seen, s) || !maps.Equal(nodes, c.nodes) {
 		return false
 	}
@@ -143,7 +143,7 @@ func (c *Core) rests(s *meta.State, nodes Conditions) bool {
 
 // quiet reports whether a topic needs nothing: no leader, no replica, no move. It may return false
 // for a topic that needs nothing.
-func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
+func (c *core) quiet(s *meta.State, t *meta.Topic) bool {
 	if f := fit(s, t); f.Replicas+f.MinISR > 0 {
 		return false
 	}
@@ -155,12 +155,12 @@ func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
 
 // Conditions returns the conditions of the nodes in the metadata, as assumed by the controller:
 // its own verdicts count before they are applied.
-func (c *Core) Conditions(s *meta.State) Conditions {
+func (c *core) Conditions(s *meta.State) Conditions {
 	return conditions(s, func(n *meta.Node) bool { return !c.Alive(n.ID) })
 }
 
 // balance returns leaderships to preferred leaders when the cluster has been calm for long enough.
-func (c *Core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Command {
+func (c *core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Command {
 	if now.Sub(c.calm) < balanceAfter || now.Sub(c.balanced) < balanceEvery {
 		return nil
 	}

@@ -23,9 +23,9 @@ type Former struct {
 	Heard       time.Time   // when it was last heard from
 }
 
-// Detector judges the liveness of nodes. Its inputs are observations with times, and its outputs
+// detector judges the liveness of nodes. Its inputs are observations with times, and its outputs
 // depend only on them and on the given time. It is not safe for concurrent use.
-type Detector struct {
+type detector struct {
 	opts   Options
 	self   meta.NodeID
 	former Former
@@ -48,20 +48,20 @@ type liveness struct {
 	deaths      []time.Time
 }
 
-// NewDetector returns a Detector without observations. The node self is always alive.
-func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
-	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*liveness{}}
+// newDetector returns a detector without observations. The node self is always alive.
+func newDetector(o Options, self meta.NodeID, now time.Time) *detector {
+	return &detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*liveness{}}
 }
 
 // Succeed names the previous controller, before the first Tick. Its silence counts from before,
 // because a majority has not heard from it either. It has at least probeEvery to answer this
 // controller.
-func (d *Detector) Succeed(f Former) { d.former = f }
+func (d *detector) Succeed(f Former) { d.former = f }
 
 // Heard records an answer of a node and its incarnation. An answer of a process other than the
 // registered one does not count as a sign of life. The incarnation is 0 while a process does not
 // serve: it starts or stops, or its disk does not respond.
-func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
+func (d *detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 	p := d.nodes[id]
 	if p == nil || incarnation != p.incarnation {
 		if p != nil && incarnation == 0 {
@@ -77,7 +77,7 @@ func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
 }
 
 // Refused records a refused connection: no process listens.
-func (d *Detector) Refused(id meta.NodeID, now time.Time) {
+func (d *detector) Refused(id meta.NodeID, now time.Time) {
 	p := d.nodes[id]
 	if p == nil {
 		return
@@ -92,7 +92,7 @@ func (d *Detector) Refused(id meta.NodeID, now time.Time) {
 
 // Suspect requests a probe of a node at the next Tick, unless its machine has refused a
 // connection: then the second probe keeps its distance from the first.
-func (d *Detector) Suspect(id meta.NodeID) {
+func (d *detector) Suspect(id meta.NodeID) {
 	if p := d.nodes[id]; p != nil && p.alive && p.refused.IsZero() {
 		p.probed = time.Time{}
 	}
@@ -103,7 +103,7 @@ func (d *Detector) Suspect(id meta.NodeID) {
 // than SessionTimeout, or a step backwards, all observations are dropped, because missing
 // messages then say something about this node and not about the others. For the same reason the
 // delay of a late Tick does not count as silence.
-func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
+func (d *detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
 	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout {
 		d.forget(now)
 	} else if missed := now.Sub(d.due); !d.due.IsZero() && missed > probeEvery/lateProbe {
@@ -150,14 +150,14 @@ func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe
 }
 
 // Alive reports whether the node is believed to be alive.
-func (d *Detector) Alive(id meta.NodeID) bool {
+func (d *detector) Alive(id meta.NodeID) bool {
 	p := d.nodes[id]
 	return p != nil && p.alive
 }
 
 // AliveSince returns since when the node has been assumed alive without interruption; the zero
 // time if it is not alive.
-func (d *Detector) AliveSince(id meta.NodeID) time.Time {
+func (d *detector) AliveSince(id meta.NodeID) time.Time {
 	if p := d.nodes[id]; p != nil && p.alive {
 		return p.aliveSince
 	}
@@ -165,13 +165,13 @@ func (d *Detector) AliveSince(id meta.NodeID) time.Time {
 }
 
 // answers reports whether the node is heard from, also while it still counts as dead.
-func (d *Detector) answers(id meta.NodeID, now time.Time) bool {
+func (d *detector) answers(id meta.NodeID, now time.Time) bool {
 	p := d.nodes[id]
 	return p != nil && !p.steady.IsZero() && now.Sub(p.heard) < d.opts.SessionTimeout
 }
 
 // forget drops all observations except deaths.
-func (d *Detector) forget(now time.Time) {
+func (d *detector) forget(now time.Time) {
 	for _, p := range d.nodes {
 		p.steady, p.refused, p.confirmed, p.probed = time.Time{}, time.Time{}, false, time.Time{}
 		if p.alive {
@@ -181,7 +181,7 @@ func (d *Detector) forget(now time.Time) {
 }
 
 // excuse subtracts the time that this process missed from the silence of every node.
-func (d *Detector) excuse(missed time.Duration, now time.Time) {
+func (d *detector) excuse(missed time.Duration, now time.Time) {
 	for _, p := range d.nodes {
 		if p.heard = p.heard.Add(missed); p.heard.After(now) {
 			p.heard = now
@@ -190,7 +190,7 @@ func (d *Detector) excuse(missed time.Duration, now time.Time) {
 }
 
 // meet returns the state of a node, recreated for a new process of the node.
-func (d *Detector) meet(n *meta.Node, now time.Time) *liveness {
+func (d *detector) meet(n *meta.Node, now time.Time) *liveness {
 	p := d.nodes[n.ID]
 	if p != nil && p.incarnation == n.Incarnation {
 		return p
@@ -213,7 +213,7 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *liveness {
 }
 
 // probeAt returns when the node must be probed next.
-func (d *Detector) probeAt(p *liveness) time.Time {
+func (d *detector) probeAt(p *liveness) time.Time {
 	switch {
 	case p.probed.IsZero():
 		return d.last
@@ -225,7 +225,7 @@ func (d *Detector) probeAt(p *liveness) time.Time {
 
 // judge compares the state of a node with the metadata. If the metadata differs from an earlier
 // verdict, which therefore was not applied, the verdict is repeated.
-func (d *Detector) judge(n *meta.Node, p *liveness, now time.Time) (Verdict, bool) {
+func (d *detector) judge(n *meta.Node, p *liveness, now time.Time) (Verdict, bool) {
 	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
 	switch {
 	case p.alive && p.confirmed:
@@ -245,7 +245,7 @@ func (d *Detector) judge(n *meta.Node, p *liveness, now time.Time) (Verdict, boo
 	return Verdict{}, false
 }
 
-func (d *Detector) died(n *meta.Node, p *liveness, now time.Time, why string) Verdict {
+func (d *detector) died(n *meta.Node, p *liveness, now time.Time, why string) Verdict {
 	p.alive, p.steady = false, time.Time{}
 	p.deaths = append(p.deaths, now)
 	return Verdict{n.ID, p.incarnation, false, why}
@@ -253,7 +253,7 @@ func (d *Detector) died(n *meta.Node, p *liveness, now time.Time, why string) Ve
 
 // hold returns how long a dead node must be heard from without a gap: zero after one death within
 // the window, longer after each further one.
-func (d *Detector) hold(p *liveness, now time.Time) time.Duration {
+func (d *detector) hold(p *liveness, now time.Time) time.Duration {
 	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > flapWindow })
 	if len(p.deaths) < 2 {
 		return 0

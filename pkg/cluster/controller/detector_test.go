@@ -19,7 +19,7 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 	w := newWorld(t, Options{})
 	w.start("n1", "")
 	w.start("n2", "")
-	d := NewDetector(Options{}, "n1", w.clock())
+	d := newDetector(Options{}, "n1", w.clock())
 	if former > 0 {
 		d.Succeed(Former{"n2", former, w.clock().Add(-time.Duration(heard) * time.Millisecond)})
 	}
@@ -118,7 +118,7 @@ func TestVerdictNamesEachReasonNotToServe(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.start("a", "")
 	w.start("b", "")
-	d := NewDetector(Options{}, "a", w.clock())
+	d := newDetector(Options{}, "a", w.clock())
 	why := ""
 	for end := w.now + 2*DefaultSessionTimeout; w.now < end; w.now += step {
 		verdicts, _, _ := d.Tick(&w.state, w.clock())
@@ -167,7 +167,7 @@ func TestProbes(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.start("n1", "")
 	w.start("n2", "")
-	d := NewDetector(Options{}, "n1", w.clock())
+	d := newDetector(Options{}, "n1", w.clock())
 	var asked []int64 // ms
 	for w.now = 0; w.now < 700*time.Millisecond; w.now += step {
 		_, probe, _ := d.Tick(&w.state, w.clock())
@@ -199,7 +199,7 @@ func TestStarvedControllerDeclaresOnlyTheDead(t *testing.T) {
 		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
 			w.start(id, "")
 		}
-		d := NewDetector(Options{}, "n1", w.clock())
+		d := newDetector(Options{}, "n1", w.clock())
 		dies := time.Duration(3+r.IntN(3)) * time.Second
 		next := w.clock()
 		asked := map[meta.NodeID]int{} // and how many rounds ago

@@ -148,7 +148,7 @@ func TestEphemeralTopicOfDeadNodeIsDeleted(t *testing.T) {
 	for _, id := range ids("a,b,c") {
 		w.start(id, "")
 	}
-	w.core = New(w.opts, "a", w.clock())
+	w.core = newCore(w.opts, "a", w.clock())
 	one := [][]meta.NodeID{ids("c")}
 	w.topic("gone#ephemeral", 1, [][]meta.NodeID{ids("c"), ids("c")})
 	w.topic("half#ephemeral", 1, [][]meta.NodeID{ids("b"), ids("c")})
@@ -175,7 +175,7 @@ func TestEphemeralTopicOfAnsweringNodeStays(t *testing.T) {
 	for _, id := range ids("a,b,c") {
 		w.start(id, "")
 	}
-	w.core = New(w.opts, "a", w.clock())
+	w.core = newCore(w.opts, "a", w.clock())
 	w.topic("x#ephemeral", 1, [][]meta.NodeID{ids("c")})
 	w.run(2 * time.Second)
 	for range 6 {

@@ -26,7 +26,7 @@ func TestTopicsGrowWithTheCluster(t *testing.T) {
 	w.start("n1", "")
 	w.openTopic("open", slices.Repeat([][]meta.NodeID{{"n1"}}, 9))
 	w.topic("fixed", 1, [][]meta.NodeID{{"n1"}})
-	w.core = New(o, "n1", w.clock())
+	w.core = newCore(o, "n1", w.clock())
 	w.run(time.Second)
 	if !w.grown("open", 1, 1) {
 		t.Fatalf("alone: %+v", w.state.Topic("open"))
@@ -75,7 +75,7 @@ func TestTopicsGrowOnceANodeReturns(t *testing.T) {
 				w.start("n1", "")
 				w.start("n2", "")
 				w.openTopic("open", [][]meta.NodeID{{"n1", "n2"}, {"n2", "n1"}})
-				w.core = New(Options{}, "n1", w.clock())
+				w.core = newCore(Options{}, "n1", w.clock())
 				w.run(time.Second)
 				w.start("n3", "")
 				w.run(time.Duration(after) * 200 * time.Millisecond)

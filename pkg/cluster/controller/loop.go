@@ -60,7 +60,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	o := l.Options.WithDefaults()
-	core := New(o, l.Self, time.Now())
+	core := newCore(o, l.Self, time.Now())
 	core.Succeed(l.Former)
 	if l.Trash != nil {
 		core.trash = l.Trash
@@ -108,7 +108,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // observe reports the outcome of a probe to the detector. A probe without an answer or a refusal
 // is silence, which the detector notices without help.
-func (c *Core) observe(a answer, now time.Time) {
+func (c *core) observe(a answer, now time.Time) {
 	switch {
 	case a.err == nil:
 		c.Heard(a.node, a.incarnation, now)

@@ -39,7 +39,7 @@ func newChaos(t testing.TB, seed, round uint64) *chaos {
 			c.openTopic(name, assignment)
 		}
 	}
-	c.core = New(c.opts, "n0", c.clock())
+	c.core = newCore(c.opts, "n0", c.clock())
 	return c
 }
 
@@ -85,7 +85,7 @@ func (c *chaos) happen() {
 			c.apply(m)
 		}
 	case 12:
-		c.core = New(c.opts, id, c.clock())
+		c.core = newCore(c.opts, id, c.clock())
 		c.next = c.now
 	case 13:
 		c.now += time.Duration(c.IntN(5000)) * time.Millisecond
@@ -179,7 +179,7 @@ func TestRandomDecommissionsEnd(t *testing.T) {
 		c.apply(meta.SetNodeIntent{ID: "n1", Intent: meta.IntentDecommission})
 		for until := c.now + time.Minute; c.now < until; {
 			if c.IntN(10) == 0 {
-				c.core, c.next = New(c.opts, "n0", c.clock()), c.now
+				c.core, c.next = newCore(c.opts, "n0", c.clock()), c.now
 			}
 			c.run(100 * time.Millisecond)
 			c.checkLimits()
@@ -304,7 +304,7 @@ func TestPlannedBalanceIsEven(t *testing.T) {
 		w.topic("t", 1, assignment)
 		w.start("new1", "")
 		w.start("new2", "")
-		w.core = New(w.opts, "n0", w.clock())
+		w.core = newCore(w.opts, "n0", w.clock())
 		w.run(100 * time.Millisecond)
 		nodes := w.core.Conditions(&w.state)
 		for plans := 0; ; plans++ {

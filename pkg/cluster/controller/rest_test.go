@@ -54,7 +54,7 @@ func TestQuietChangesDoNotVisitAllTopics(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := largeState(t)
-			core := New(Options{}, "node-00", now)
+			core := newCore(Options{}, "node-00", now)
 			for n := range s.Nodes() {
 				core.Heard(n.ID, n.Incarnation, now)
 			}
@@ -79,7 +79,7 @@ func TestQuietChangesDoNotVisitAllTopics(t *testing.T) {
 func TestTrashIsPurgedInTime(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	s := largeState(t)
-	core := New(Options{}, "node-00", now)
+	core := newCore(Options{}, "node-00", now)
 	hear := func(now time.Time) {
 		for n := range s.Nodes() {
 			core.Heard(n.ID, n.Incarnation, now)
@@ -119,7 +119,7 @@ func TestStepOfTheClockPurgesNothing(t *testing.T) {
 	s := largeState(t)
 	step := time.Duration(0)
 	wall := func(now time.Time) int64 { return now.Add(step).UnixNano() }
-	core := New(Options{}, "node-00", now)
+	core := newCore(Options{}, "node-00", now)
 	core.wall = wall
 	if r := meta.ApplyAt(s, s.Index()+1, now.UnixNano(), meta.DeleteTopic{Name: "topic-0500"}); r.Err != nil {
 		t.Fatal(r.Err)
@@ -137,7 +137,7 @@ func TestStepOfTheClockPurgesNothing(t *testing.T) {
 		t.Error("purged as soon as the clock was set forward")
 	}
 	trash := core.trash
-	core = New(Options{}, "node-00", now.Add(time.Minute))
+	core = newCore(Options{}, "node-00", now.Add(time.Minute))
 	core.wall, core.trash = wall, trash
 	if n := decide(time.Minute); n > 0 {
 		t.Error("purged by the next controller of the process")

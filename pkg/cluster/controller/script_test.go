@@ -53,7 +53,7 @@ func play(t *testing.T, w *world, words []string) {
 		}
 		w.topic(arg(1), atoi(t, arg(2)), assignment)
 	case "controller": // controller NODE: a new one takes over
-		w.core, w.next = New(w.opts, node, w.clock()), w.now
+		w.core, w.next = newCore(w.opts, node, w.clock()), w.now
 	case "run": // run TIME: time passes
 		w.run(duration(t, arg(1)))
 	case "pause": // pause TIME: time passes, and the controller does not run

@@ -24,7 +24,7 @@ const (
 type world struct {
 	t     testing.TB
 	state meta.State
-	core  *Core
+	core  *core
 	opts  Options
 	now   time.Duration
 	nodes map[meta.NodeID]behaviour

@@ -101,7 +101,7 @@ func (g *Gathering) Collect(ctx context.Context, log *commitlog.Log, all, due []
 		if ctx.Err() != nil {
 			break
 		}
-		w := WantedOf(log, e, all)
+		w := wantedOf(log, e, all)
 		raw, f := g.Gather(w)
 		switch {
 		case f == Held:
@@ -117,9 +117,9 @@ func (g *Gathering) Collect(ctx context.Context, log *commitlog.Log, all, due []
 	return found
 }
 
-// WantedOf returns the request for a damaged range of a log, with what proves that another copy holds
+// wantedOf returns the request for a damaged range of a log, with what proves that another copy holds
 // it. all are the damaged ranges of the log, by offset.
-func WantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
+func wantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
 	w := Wanted{From: e.From, Next: e.Next, Behind: e.Next}
 	for _, o := range all {
 		if o.From == w.Behind && o.Next > o.From {
@@ -137,7 +137,7 @@ func WantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
 // contained in others.
 func Extents(damage []commitlog.Damage, start seq.Offset) (all []Extent) {
 	for _, d := range damage {
-		e := ExtentOf(d)
+		e := extentOf(d)
 		if d.From < start && d.Next <= start {
 			continue // retention has dropped it
 		}

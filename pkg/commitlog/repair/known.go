@@ -85,7 +85,7 @@ func (d *Known) Drop(dir string, e Extent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r, found := range d.found {
-		if filepath.Dir(r.path) == dir && e.Holds(ExtentOf(found)) {
+		if filepath.Dir(r.path) == dir && e.Holds(extentOf(found)) {
 			delete(d.found, r)
 		}
 	}

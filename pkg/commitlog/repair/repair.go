@@ -43,8 +43,8 @@ const (
 // Errors of a range. Nothing was changed for it.
 var (
 	ErrNoFit   = fate.Refuse("batches do not fit into the damaged range") // the batches are not those of the range
-	ErrNoRoom  = fate.Refuse("the disk lacks room for the repaired segment")
-	ErrChanged = fate.Refuse("the segment has changed since its replacement was prepared")
+	errNoRoom  = fate.Refuse("the disk lacks room for the repaired segment")
+	errChanged = fate.Refuse("the segment has changed since its replacement was prepared")
 )
 
 // Range is a range of a log that cannot be read, with its batches.
@@ -128,7 +128,7 @@ func Prepare(fsys vfs.FS, dir string, ranges []Range, room func(bytes int) bool)
 		if len(f.ranges) == 0 {
 			return true
 		}
-		err := ErrNoRoom
+		err := errNoRoom
 		if room == nil || room(int(f.length())) {
 			err = f.prepare(fsys)
 		}
@@ -168,7 +168,7 @@ func (p *Prepared) Ranges() (all []Range) {
 }
 
 // Put replaces the segments by the files. The log must be closed. It returns the ranges that are
-// repaired, durably, and why others are not: after ErrChanged they must be prepared again.
+// repaired, durably, and why others are not: after errChanged they must be prepared again.
 func (p *Prepared) Put() (repaired []Range, err error) {
 	for _, f := range p.files {
 		if e := f.put(p.fs, p.dir); e != nil {
@@ -417,14 +417,14 @@ func (f *file) put(fsys vfs.FS, dir string) error {
 	case err != nil:
 		return err
 	case now.there != f.there, now.base != f.base, f.after != nil && (now.after == nil || now.after.base != f.after.base):
-		return ErrChanged
+		return errChanged
 	case f.ends() && f.there && f.after == nil:
 		is, err := read(context.Background(), fsys, dir, f.base, math.MaxUint64, false)
 		if err != nil {
 			return err
 		}
 		if now.after != nil || len(is.batches) != f.batchesThere {
-			return ErrChanged
+			return errChanged
 		}
 	case !f.ends() && f.after == nil:
 		if err := f.follow(fsys); err != nil {

@@ -456,7 +456,7 @@ func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 		return n
 	}
 	p, failed := Prepare(disk, dir, []Range{r}, func(int) bool { return false })
-	if !p.Empty() || !errors.Is(failed[0], ErrNoRoom) || leftovers() > 0 {
+	if !p.Empty() || !errors.Is(failed[0], errNoRoom) || leftovers() > 0 {
 		t.Errorf("without room: %v, %d files", failed, leftovers())
 	}
 	if p, failed = Prepare(disk, dir, []Range{r}, nil); failed[0] != nil || leftovers() != 1 {
@@ -486,7 +486,7 @@ func TestRepairWithoutSpaceChangesNothing(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if repaired, err := p.Put(); len(repaired) > 0 || !errors.Is(err, ErrChanged) || leftovers() > 0 {
+	if repaired, err := p.Put(); len(repaired) > 0 || !errors.Is(err, errChanged) || leftovers() > 0 {
 		t.Errorf("a batch came behind it: %v, %v", repaired, err)
 	}
 	if err := repairLog(disk, dir, r); err != nil {

@@ -23,8 +23,8 @@ const (
 // Extent is a range of a log.
 type Extent struct{ From, Next seq.Offset }
 
-// ExtentOf returns the extent of a damage.
-func ExtentOf(d commitlog.Damage) Extent { return Extent{d.From, d.Next} }
+// extentOf returns the extent of a damage.
+func extentOf(d commitlog.Damage) Extent { return Extent{d.From, d.Next} }
 
 // Of returns the extent of an error.
 func Of(err *commitlog.CorruptionError) Extent { return Extent{err.From, err.Next} }
