@@ -261,29 +261,6 @@ func TestRaftConnectionsThatAreNotAcceptedAreClosed(t *testing.T) {
 	})
 }
 
-func TestRaftConnTakesConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := peertest.NewNetwork()
-		o := memOptions(n, "b")
-		o.RaftConn = func(c net.Conn) {
-			io.WriteString(c, "taken")
-			c.Close()
-		}
-		b, addr := node(t, o, "b:1")
-		a, _ := node(t, memOptions(n, "a"), "a:1")
-		conn, err := a.DialRaft(t.Context(), "", addr, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(conn); string(got) != "taken" || err != nil {
-			t.Errorf("read %q, %v", got, err)
-		}
-		conn.Close()
-		a.Close()
-		b.Close()
-	})
-}
-
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no name":       {},

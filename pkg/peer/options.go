@@ -75,9 +75,6 @@ type Options struct {
 
 	// Handlers handle the calls of each class. Class Raft has none.
 	Handlers map[Class]Handler
-	// RaftConn takes a connection of class Raft and has to close it. nil: RaftListener accepts
-	// them.
-	RaftConn func(net.Conn)
 	// Admit decides about a node that introduced itself properly, except for pings. For class
 	// formation it must not check membership. nil: every node is admitted. It must not block.
 	Admit func(*Hello) Reason

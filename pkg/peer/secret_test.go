@@ -45,8 +45,8 @@ func TestNodesNeedTheSameSecret(t *testing.T) {
 					bo, ao := memOptions(n, "b"), memOptions(n, "a")
 					bo.Secrets, ao.Secrets, bo.OnEvent = tt.node, tt.dialer, told.add
 					bo.Handlers[ClassForm] = echo
-					bo.RaftConn = func(c net.Conn) { c.Close() }
 					b, addr := node(t, bo, "b:1")
+					b.RaftListener()
 					a, _ := node(t, ao, "a:1")
 					conn, _, err := a.dialFor(t.Context(), "b", class, addr)
 					if err == nil {

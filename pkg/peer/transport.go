@@ -137,7 +137,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 	}
 	if hello.Class == ClassRaft {
 		unwatch()
-		t.handOver(conn)
+		t.raft.offer(conn, t.options.HandshakeTimeout)
 		return
 	}
 	l := t.newLink(conn, hello, t.ledger.of(statsKey{hello.Node, hello.Class, true}))
@@ -155,15 +155,6 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 		event.Kind, event.Err = EventDown, err
 		t.options.OnEvent(event)
 	}
-}
-
-// handOver passes a connection to Raft.
-func (t *Transport) handOver(conn net.Conn) {
-	if t.options.RaftConn != nil {
-		t.options.RaftConn(conn)
-		return
-	}
-	t.raft.offer(conn, t.options.HandshakeTimeout)
 }
 
 // bind returns what a link calls for a handler; nil for none.
@@ -264,7 +255,7 @@ func (t *Transport) serves(c Class) bool {
 	case ClassPing:
 		return true
 	case ClassRaft:
-		return t.options.RaftConn != nil || t.raft.wanted.Load()
+		return t.raft.wanted.Load()
 	case ClassReplication, ClassForward, ClassForm:
 	}
 	return t.options.Handlers[c] != nil
