@@ -233,7 +233,7 @@ func large(ctx context.Context, v *victim) error {
 		}
 	}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", v.TCP)
+	conn, err := dialer.DialContext(ctx, "tcp", v.node.TCP)
 	if err != nil {
 		return err
 	}

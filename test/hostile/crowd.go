@@ -6,7 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"syscall"
+
+	"github.com/brokerd/brokerd/test/nodes"
 )
 
 // begin starts an attack, in a process of the lowest priority.
@@ -15,9 +16,9 @@ func begin(v *victim, a attack) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	process := exec.Command("nice", "-n", "19", self, "-attack", a.name, "-tcp", v.TCP, "-http", v.HTTP)
+	process := exec.Command("nice", "-n", "19", self, "-attack", a.name, "-tcp", v.node.TCP, "-http", v.node.HTTP)
 	process.Stderr = os.Stderr
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	process.SysProcAttr = nodes.Child()
 	if err := process.Start(); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const publishPause = 4 * time.Millisecond
 // behave is a client that behaves: it connects, publishes small messages one after the
 // other, and waits for each answer.
 func behave(ctx context.Context, v *victim, length time.Duration) (times, error) {
-	conn, err := net.DialTimeout("tcp", v.TCP, patience)
+	conn, err := net.DialTimeout("tcp", v.node.TCP, patience)
 	if err != nil {
 		return nil, err
 	}

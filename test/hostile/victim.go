@@ -22,7 +22,7 @@ const patience = 30 * time.Second
 
 // victim is the broker that is attacked.
 type victim struct {
-	*nodes.Node
+	node    *nodes.Node
 	cluster *nodes.Cluster // of the one node
 	scratch string
 }
@@ -45,7 +45,7 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &victim{Node: c.Nodes[0], cluster: c, scratch: scratch}
+	v := &victim{node: c.Nodes[0], cluster: c, scratch: scratch}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.Start(ctx); err != nil {
@@ -58,8 +58,8 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 // alive returns how the broker ended, if it has.
 func (v *victim) alive() error {
 	select {
-	case <-v.Exited():
-		return fmt.Errorf("the broker ended: %s\n%s", v.How(), v.LogEnd())
+	case <-v.node.Exited():
+		return fmt.Errorf("the broker ended: %s\n%s", v.node.How(), v.node.LogEnd())
 	default:
 		return nil
 	}
@@ -72,7 +72,7 @@ func (v *victim) end() {
 
 // get sends a request and returns the response.
 func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+v.HTTP+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+v.node.HTTP+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (v *victim) givenBack(ctx context.Context, before int64) (int64, error) {
 // resident returns the size of the broker in memory, in bytes, without the program's
 // own file, which its limit does not count.
 func (v *victim) resident() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.Pid()))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.node.Pid()))
 	if err != nil {
 		return 0
 	}

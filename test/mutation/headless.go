@@ -18,7 +18,7 @@ func headlessMistakes() []mistake {
 		},
 		{
 			name: "a node whose disk hangs says that it serves", file: "pkg/cluster/callserver.go",
-			old: "d.handlers.Load() == nil || d.stalled.Load() {", with: "d.handlers.Load() == nil {", tests: []string{"./pkg/cluster"}, run: "StalledDisk",
+			old: "c.handlers.Load() == nil || c.stalled.Load() {", with: "c.handlers.Load() == nil {", tests: []string{"./pkg/cluster"}, run: "StalledDisk",
 		},
 		{
 			name: "a controller whose disk hangs stays", file: "pkg/cluster/callserver.go",

@@ -45,7 +45,7 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/web/publish.go",
-			old: "s.Turns.For(len(req.Messages)).AcquireFor(limit.PublishTurn)", with: "s.Turns.For(0).Lend(limit.PublishTurn)",
+			old: "s.Turns.For(len(req.Messages)).AcquireFor(limit.PublishTurn)", with: "s.Turns.For(0).AcquireFor(limit.PublishTurn)",
 			tests: []string{"./pkg/admin"}, run: "TestPublishReleasesItsTurn",
 		},
 		{
