@@ -95,11 +95,11 @@ func asOwner(dir string, f func() error) (err error) {
 	if os.Geteuid() != 0 || uid <= 0 {
 		return f()
 	}
-	if err := errors.Join(syscall.Setresgid(-1, gid, -1), syscall.Setresuid(-1, uid, -1)); err != nil {
+	if err := errors.Join(syscall.Setegid(gid), syscall.Seteuid(uid)); err != nil {
 		return exitWith(exitTemporary, fmt.Errorf("cannot act as user %d, whose files are in %s: %w; run this command as that user", uid, dir, err))
 	}
 	defer func() {
-		err = errors.Join(err, syscall.Setresuid(-1, 0, -1), syscall.Setresgid(-1, 0, -1))
+		err = errors.Join(err, syscall.Seteuid(0), syscall.Setegid(0))
 	}()
 	return f()
 }

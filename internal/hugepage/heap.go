@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// madvCollapse is MADV_COLLAPSE of Linux 6.1.
+const madvCollapse = 25
+
 // maxFailures is after how many calls in a row without success the kernel counts as unable.
 const maxFailures = 8
 
@@ -83,7 +86,7 @@ func (h *Heap) moveIn(s span) (moved int, err error) {
 	}
 	for _, part := range full(resident, int(h.size/h.page)) {
 		at, end := from+uintptr(part.from)*h.size, from+uintptr(part.to)*h.size
-		if err := call(unix.SYS_MADVISE, at, end-at, unix.MADV_COLLAPSE); err != nil {
+		if err := call(unix.SYS_MADVISE, at, end-at, madvCollapse); err != nil {
 			if errors.Is(err, unix.EINVAL) { // the kernel is older than 6.1, or may not
 				h.failures++
 			}

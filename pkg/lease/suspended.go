@@ -12,7 +12,7 @@ import (
 // suspension.
 func TimeSuspended() time.Duration {
 	var boot, mono unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
+	if unix.ClockGettime(continuousClock, &boot) != nil || unix.ClockGettime(awakeClock, &mono) != nil {
 		return 0
 	}
 	return time.Duration(boot.Nano() - mono.Nano())

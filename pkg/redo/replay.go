@@ -243,10 +243,13 @@ const (
 	mostFailed = 256
 )
 
+// euclean is EUCLEAN, with which file systems of Linux report damage of their own data.
+const euclean = syscall.Errno(117)
+
 // isDamage reports whether an error says that the disk has lost the bytes, or cannot have them in this place, and not
 // that another try may succeed.
 func isDamage(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN) || errors.Is(err, syscall.EISDIR) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, syscall.EIO) || errors.Is(err, euclean) || errors.Is(err, syscall.EISDIR) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // read reads the head of a file, and the rest if it counts. What the disk cannot read is damage.

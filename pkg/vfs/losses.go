@@ -34,7 +34,7 @@ func inodeOf(f *os.File) (inode, error) {
 	if err := ignoringEINTR(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		return inode{}, named("fstat", f, err)
 	}
-	return inode{st.Dev, st.Ino}, nil
+	return inode{uint64(st.Dev), st.Ino}, nil //nolint:gosec,unconvert // an int32 on some systems
 }
 
 // use calls f with the entry of a file. The entry is kept while it is used or has an error.

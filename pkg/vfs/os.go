@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -135,10 +134,10 @@ func (s OS) SyncDir(name string) error {
 	})
 }
 
-// OpenVolume implements the function OpenVolume. Before Linux 5.8 syncfs(2) did not report failed
-// writes, so no volume can be synced there.
+// OpenVolume implements the function OpenVolume. No volume can be synced where the system does not
+// report failed writes.
 func (s OS) OpenVolume(name string) (Volume, error) {
-	if !tellsFailedWrites() {
+	if !reportsFailedWrites() {
 		return nil, errors.ErrUnsupported
 	}
 	f, err := s.openFile(name, os.O_RDONLY)
@@ -151,29 +150,8 @@ func (s OS) OpenVolume(name string) (Volume, error) {
 // osVolume is the file system of an open file. The kernel reports a failed write to each open file once.
 type osVolume struct{ *os.File }
 
-// Sync implements Volume with syncfs(2).
-func (v osVolume) Sync() error {
-	return named("syncfs", v.File, ignoringEINTR(func() error { return unix.Syncfs(int(v.Fd())) }))
-}
-
-// tellsFailedWrites reports whether the running kernel's syncfs(2) returns an error if a write has
-// failed.
-func tellsFailedWrites() bool {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return false
-	}
-	return atLeast(unix.ByteSliceToString(name.Release[:]), 5, 8)
-}
-
-// atLeast reports whether a kernel release has at least this version.
-func atLeast(release string, major, minor int) bool {
-	var m, n int
-	if _, err := fmt.Sscanf(release, "%d.%d", &m, &n); err != nil {
-		return false
-	}
-	return m > major || m == major && n >= minor
-}
+// Sync implements Volume.
+func (v osVolume) Sync() error { return named("syncfs", v.File, syncFileSystem(v.File)) }
 
 // Lock implements FS with flock(2). It creates the file if it is missing, and leaves it in place
 // afterwards: if it were removed, two callers could lock two files.
@@ -224,15 +202,12 @@ func sizeOf(f *os.File) (int64, error) {
 // Preallocate implements File.
 func (f osFile) Preallocate(off, n int64) error { return preallocate(f.File, off, n) }
 
-// preallocate is File.Preallocate with fallocate(2). On a file system without fallocate it only
-// makes the file longer, and a later write may find no room.
+// preallocate is File.Preallocate. On a file system that cannot allocate it only makes the file longer,
+// and a later write may find no room.
 func preallocate(f *os.File, off, n int64) error {
-	err := ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
-		return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+	err := Allocate(f, off, n)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return named("fallocate", f, err)
 	}
 	size, err := sizeOf(f)
 	if err != nil || size >= off+n {
@@ -241,12 +216,8 @@ func preallocate(f *os.File, off, n int64) error {
 	return f.Truncate(off + n)
 }
 
-// DropCache drops a range from the system's cache, as far as it is on disk.
+// DropCache implements the function DropCache.
 func (f osFile) DropCache(off, n int64) { dropCache(f.File, off, n) }
-
-func dropCache(f *os.File, off, n int64) {
-	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // only advice: an error does not matter
-}
 
 // SyncData implements File.
 func (f osFile) SyncData() error { return f.system.syncData(f.File) }

@@ -174,7 +174,7 @@ func (st *stage) watch(ctx context.Context, address string) error {
 	st.prometheus = exec.Command(st.o.prometheus, "--config.file", st.file("prometheus.yml"),
 		"--storage.tsdb.path", st.file("series"), "--web.listen-address", address)
 	st.prometheus.Stdout, st.prometheus.Stderr = log, log
-	st.prometheus.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	st.prometheus.SysProcAttr = nodes.Child()
 	if err := st.prometheus.Start(); err != nil {
 		return err
 	}

@@ -71,8 +71,7 @@ func (n *Node) Start() error {
 		cmd.Stdout = io.MultiWriter(log, n.output)
 	}
 	cmd.Stderr = cmd.Stdout
-	// If this program dies, the node is killed. Ctrl-C at the terminal signals only this program.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = Child()
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}

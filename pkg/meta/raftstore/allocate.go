@@ -1,15 +1,16 @@
 package raftstore
 
 import (
+	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // allocate allocates size more bytes on disk for the file f, which ends at from.
 func allocate(f *os.File, from, size int64) error {
-	err := unix.Fallocate(int(f.Fd()), 0, from, size)
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+	err := vfs.Allocate(f, from, size)
+	if errors.Is(err, errors.ErrUnsupported) {
 		return writeZeros(f, from, size)
 	}
 	return err

@@ -1,0 +1,9 @@
+package lease
+
+import "golang.org/x/sys/unix"
+
+// The clocks that continue and stop while the machine is suspended.
+const (
+	continuousClock = unix.CLOCK_BOOTTIME
+	awakeClock      = unix.CLOCK_MONOTONIC
+)

@@ -1,0 +1,9 @@
+package nodes
+
+import "syscall"
+
+// Child returns the attributes of a process that is killed if this program dies, and that does not get
+// the signals of Ctrl-C at the terminal.
+func Child() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
