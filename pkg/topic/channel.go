@@ -23,6 +23,7 @@ type ChannelOptions struct {
 	Order     policy.Order
 	Paused    bool
 	Ephemeral bool
+	First     bool   // the topic had no durable channel when it was created
 	Filter    string // "": none
 	Address   uint64 // what its messages are addressed to, which does not change; 0: its version
 }

@@ -266,7 +266,10 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	var state *channel.State
 	old, known := p.restored[name]
 	known = known && old.Version == version
-	delete(p.restored, name)
+	first := true
+	for _, c := range p.channels {
+		first = first && o.First && !c.ephemeral // the others were deleted before
+	}
 	switch {
 	case known:
 		now := p.o.Now()
@@ -274,10 +277,11 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		state.AdvanceTo(p.o.Log.Start())
 	case p.lost:
 		state = channel.New(p.o.Log.Start(), false)
-	case len(p.channels) == 0:
-		state = channel.New(max(p.backlog, p.o.Log.Start()), false)
+	case first:
+		state = channel.New(p.unreceivedLocked(), false)
 	default:
 		state = channel.New(p.o.Log.CommittedEnd(), false)
+	delete(p.restored, name)
 	}
 	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
@@ -480,6 +484,9 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 func (p *Partition) ChannelsComplete() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+		if len(p.channels) == 0 && !p.lost {
+			p.backlog = p.unreceivedLocked()
+		}
 	if len(p.restored) > 0 || p.lost {
 		p.restored, p.lost = map[string]ChannelPosition{}, false
 		p.dirty.mark()
@@ -496,14 +503,23 @@ func (p *Partition) Floor() seq.Offset {
 	if len(p.restored) > 0 || p.lost {
 		return p.o.Log.Start()
 	}
-	if len(p.channels) == 0 {
-		return max(p.backlog, p.o.Log.Start())
+	return p.unreceivedLocked()
+}
+
+// unreceivedLocked returns the first message that a channel has not finished, or that no channel has received
+// if there is none. For the first channel, others are deleted ones: some of their messages may be from after that.
+func (p *Partition) unreceivedLocked() seq.Offset {
+	from := seq.Offset(math.MaxUint64)
+	if len(p.channels)+len(p.restored) == 0 {
+		from = p.backlog
 	}
-	floor := seq.Offset(math.MaxUint64)
 	for _, c := range p.channels {
-		floor = min(floor, c.Floor())
+		from = min(from, c.Floor())
 	}
-	return floor
+	for _, c := range p.restored {
+		from = min(from, c.Position.Floor)
+	}
+	return max(from, p.o.Log.Start())
 }
 
 // Retain deletes whole segments that are finished and old enough, and further ones above the
