@@ -54,6 +54,22 @@ func spoilPositions(t *testing.T, disk vfs.FS, dir string) {
 	}
 }
 
+// removePositions removes every positions file of a replica.
+func removePositions(t *testing.T, disk vfs.FS, dir string) {
+	t.Helper()
+	names, err := disk.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "positions.") {
+			if err := disk.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func reasonCount(h health.Report, code string) int {
 	for _, r := range h.Reasons {
 		if r.Code == code {
@@ -64,6 +80,11 @@ func reasonCount(h health.Report, code string) int {
 }
 
 func TestLeaderWithoutPositionsTransfersLeadership(t *testing.T) {
+	t.Run("damaged", func(t *testing.T) { transfersWithoutPositions(t, spoilPositions) })
+	t.Run("removed", func(t *testing.T) { transfersWithoutPositions(t, removePositions) })
+}
+
+func transfersWithoutPositions(t *testing.T, harm func(*testing.T, vfs.FS, string)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, soon, "n1", "n2", "n3")
 		l.create("t", "n1", "n2", "n3")
@@ -74,7 +95,7 @@ func TestLeaderWithoutPositionsTransfersLeadership(t *testing.T) {
 			t.Fatal(got)
 		}
 		time.Sleep(2 * time.Second)
-		spoilPositions(t, l.hosts["n2"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
+		harm(t, l.hosts["n2"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
 		l.elect("t", 0, "n2")
 		b := l.leader("t", 0)
 		if l.store.Topic("t").Partitions[0].Leader == "n2" {

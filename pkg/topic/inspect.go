@@ -38,7 +38,7 @@ type PositionsFile struct {
 // If there are none, the error wraps fs.ErrNotExist. The report includes damage.
 func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	var r PositionsReport
-	p, snap, err := openPositions(fsys, dir)
+	p, snap, err := OpenPositions(fsys, dir)
 	switch {
 	case err == nil:
 		r.Damage, r.Corrupt = p.Damage(), p.Corrupt()
@@ -71,7 +71,7 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 // ResetPositions makes all channels of a replica start at the log's start, whatever positions are
 // stored. The old files are kept under other names. The node must not run.
 func ResetPositions(fsys vfs.FS, dir string) error {
-	p, _, err := openPositions(fsys, dir)
+	p, _, err := OpenPositions(fsys, dir)
 	if err != nil && fate.Of(err) != fate.Corrupt {
 		return err
 	}
@@ -82,7 +82,7 @@ func ResetPositions(fsys vfs.FS, dir string) error {
 // kept under other names. The node must not run. Damaged positions and channels without a stored
 // position are refused with an error.
 func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
-	p, snap, err := openPositions(fsys, dir)
+	p, snap, err := OpenPositions(fsys, dir)
 	if err != nil {
 		return err
 	}

@@ -191,10 +191,9 @@ func Open(o Options) (*Partition, error) {
 
 // openFor opens the stored positions of a partition for a leader.
 func openFor(o Options) (*Positions, Snapshot, error) {
-	positions, snap, err := openPositions(o.FS, o.Dir)
+	positions, snap, err := OpenPositions(o.FS, o.Dir)
 	switch {
-	case err == nil && positions.empty() && o.Log.End() > 0:
-		// No channel's start was ever stored, or the files are gone.
+	case err == nil && positions.number == 0 && o.Log.End() > 0: // no channel's start was ever stored
 		snap.Lost = true
 		err = positions.setAside()
 	case err == nil && !positions.Corrupt() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
@@ -281,8 +280,8 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		state = channel.New(p.unreceivedLocked(), false)
 	default:
 		state = channel.New(p.o.Log.CommittedEnd(), false)
-	delete(p.restored, name)
 	}
+	delete(p.restored, name)
 	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
@@ -484,10 +483,10 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 func (p *Partition) ChannelsComplete() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.restored) > 0 || p.lost {
 		if len(p.channels) == 0 && !p.lost {
 			p.backlog = p.unreceivedLocked()
 		}
-	if len(p.restored) > 0 || p.lost {
 		p.restored, p.lost = map[string]ChannelPosition{}, false
 		p.dirty.mark()
 	}

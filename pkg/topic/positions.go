@@ -104,6 +104,7 @@ const (
 	positionsSlot0 = "positions.0"
 	positionsSlot1 = "positions.1"
 	positionsNew   = "positions.new" // a slot that is being created
+	positionsMark  = "positioned"    // empty, made after a slot; without slots it says that they are missing
 
 	// positionsAside is the suffix, before a number, of a damaged file's name after it was
 	// replaced.
@@ -119,20 +120,10 @@ const maxPositionsBytes = 1 << 30
 var errNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
 
 // OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a
-// zero one if none was ever saved, with the journaled changes since. If there was one and none
-// is intact, the error is marked fate.Corrupt.
+// zero one if none was ever saved, with the journaled changes since. If there was one and none is
+// intact or there, the error is marked fate.Corrupt, and positions to which a new one can be saved
+// are returned nevertheless.
 func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
-	p, newest, err := openPositions(fsys, dir)
-	if err != nil {
-		return nil, Snapshot{}, err
-	}
-	p.journal.setSnapshot(0) // a leader applies none
-	return p, newest, nil
-}
-
-// openPositions is OpenPositions. If no snapshot is intact, it still returns positions, to which a
-// new one can be saved.
-func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p := &Positions{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
 	var newest Snapshot
 	var faults [2]error
@@ -158,6 +149,14 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if other := (p.number + 1) % 2; p.number > 1 && !p.made[other] {
 		faults[other] = fmt.Errorf("%s: %w", p.path(int(other)), fs.ErrNotExist)
 	}
+	if p.made == [2]bool{} {
+		switch _, err := fsys.Stat(filepath.Join(dir, positionsMark)); {
+		case err == nil:
+			faults[0] = fmt.Errorf("%s and %s: %w", p.path(0), p.path(1), fs.ErrNotExist)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, Snapshot{}, err
+		}
+	}
 	p.damaged = errors.Join(faults[0], faults[1])
 	if p.number == 0 && p.damaged != nil {
 		return p, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
@@ -172,9 +171,6 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p.damaged = errors.Join(p.damaged, found.damage)
 	return p, *m.snapshot(), nil
 }
-
-// empty reports that nothing was ever stored, or that it is gone.
-func (p *Positions) empty() bool { return p.number == 0 && p.damaged == nil }
 
 // setAside renames every file of the positions, so that a new series of numbers can begin and an
 // operator can examine the old files. The journals are renamed first: while a damaged slot exists,
@@ -369,14 +365,11 @@ func (p *Positions) ensureDurable() error {
 const maxKeptBuffer = 4 << 10
 
 func (p *Positions) path(slot int) string {
-	if slot == 0 {
-		return filepath.Join(p.dir, positionsSlot0)
-	}
-	return filepath.Join(p.dir, positionsSlot1)
+	return filepath.Join(p.dir, [...]string{positionsSlot0, positionsSlot1}[slot])
 }
 
 // create creates a slot in one step, so an existing slot was complete once: if it is unreadable
-// later, it is damaged or was being overwritten.
+// later, it is damaged or was being overwritten. The mark need not be durable at once.
 func (p *Positions) create(slot int, data []byte) error {
 	unfinished := filepath.Join(p.dir, positionsNew)
 	f, err := p.fs.Create(unfinished)
@@ -392,8 +385,12 @@ func (p *Positions) create(slot int, data []byte) error {
 	if err := p.fs.SyncDir(p.dir); err != nil {
 		return err
 	}
-	p.made[slot] = true
-	return nil
+	mark, err := p.fs.Create(filepath.Join(p.dir, positionsMark))
+	if err == nil {
+		err = mark.Close()
+	}
+	p.made[slot] = err == nil
+	return err
 }
 
 // overwrite writes a slot in place: the directory does not change, and usually not the file's

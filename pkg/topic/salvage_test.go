@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -121,18 +122,64 @@ func TestLostPositionsSurviveAStop(t *testing.T) {
 	}
 }
 
-func TestRemovedPositionsSkipNothing(t *testing.T) {
+func TestRemovedPositionsAreDamage(t *testing.T) {
 	b := readTo(t)
-	for _, name := range []string{positionsSlot0, positionsSlot1} {
-		if err := b.fs.Remove(filepath.Join("p", name)); err != nil {
-			t.Fatal(err)
+	remove := func() {
+		for _, name := range []string{positionsSlot0, positionsSlot1} {
+			if err := b.fs.Remove(filepath.Join("p", name)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if _, err := b.reopen(false); err != nil {
-		t.Fatal(err)
+	remove()
+	if _, err := b.reopen(false); fate.Of(err) != fate.Corrupt {
+		t.Fatalf("opened without positions: %v", err)
+	}
+	if lost, err := b.reopen(true); err != nil || !lost {
+		t.Fatal(lost, err)
 	}
 	if got := floors(b, "a", "b"); got[0] != 0 || got[1] != 0 {
 		t.Errorf("channels start at %v, which skips messages", got)
+	}
+	b.p.ChannelsComplete()
+	for range 2 { // after which both slots exist
+		b.p.dirty.mark()
+		if err := b.p.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost, err := b.reopen(false); err != nil || lost {
+		t.Errorf("stored again: lost %v, %v", lost, err)
+	}
+	remove()
+	var told error
+	s, err := openStandby(b.fs, "p", func(err error) { told = err })
+	if err != nil || told == nil || s.Floor() != 0 {
+		t.Errorf("a follower without positions: %v, told %v, floor %d", err, told, s.Floor())
+	}
+}
+
+// A power cut while the first positions are stored leaves them, or no sign that there were any.
+func TestPowerCutDuringTheFirstCheckpointIsNoDamage(t *testing.T) {
+	disk := vfs.NewCrashable()
+	if err := errors.Join(disk.MkdirAll("p"), disk.SyncDir(".")); err != nil {
+		t.Fatal(err)
+	}
+	rng := testrand.New(t)
+	disk.Observe(func(op vfs.Op) {
+		for range 20 {
+			clone := disk.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 50, TornPercent: 50})
+			if _, _, err := OpenPositions(clone, "p"); err != nil {
+				t.Fatalf("after %v: %v", op, err)
+			}
+		}
+	})
+	p, _, err := OpenPositions(disk, "p")
+	if err == nil {
+		err = errors.Join(p.Save(sampleSnapshot(1)), p.Save(sampleSnapshot(2)))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -50,7 +50,7 @@ type StandbyOptions struct {
 
 // OpenStandby opens the positions in a replica's directory.
 func OpenStandby(o StandbyOptions) (*Standby, error) {
-	files, known, err := openPositions(o.FS, o.Dir)
+	files, known, err := OpenPositions(o.FS, o.Dir)
 	switch {
 	case err == nil:
 		err = files.Damage()

@@ -24,6 +24,15 @@ func positionMistakes() []mistake {
 			old: " First: c.First,", with: "", tests: []string{"./pkg/broker"}, run: "TestFirstChannelGets",
 		},
 		{
+			name: "removed positions count as never stored", file: "pkg/topic/positions.go",
+			old: "\t\tcase err == nil:\n\t\t\tfaults[0] =", with: "\t\tcase err == nil && false:\n\t\t\tfaults[0] =", tests: positionTests, run: "TestRemovedPositions",
+		},
+		{
+			name: "the mark of stored positions is made before them", file: "pkg/topic/positions.go",
+			old:  "\tf, err := p.fs.Create(unfinished)\n",
+			with: "\t_, _ = p.fs.Create(filepath.Join(p.dir, positionsMark))\n\tf, err := p.fs.Create(unfinished)\n", tests: positionTests, run: "TestPowerCutDuringTheFirst",
+		},
+		{
 			name: "FinReplicatedFirst: a FIN counts before the other replicas know", file: "pkg/topic/finishing.go",
 			old: "if c.p.sharing.Shared() {", with: "if c.p.sharing.Shared() && f.data == nil {", tests: positionTests,
 		},
