@@ -245,8 +245,10 @@ func TestRemovedNodeStops(t *testing.T) {
 				if err := through.RemoveMember(t.Context(), meta.RemoveNode{ID: "n3"}); !errors.Is(err, failure.NodeInUse) || fate.Of(err) != fate.Refused {
 					t.Errorf("in use: %v", err)
 				}
-				if _, err := through.Store().Propose(t.Context(), meta.DeleteTopic{Name: "t"}); err != nil {
-					t.Fatal(err)
+				for _, c := range []meta.Command{meta.DeleteTopic{Name: "t"}, meta.SetNodeIntent{ID: "n3", Intent: meta.IntentDecommission}} {
+					if _, err := through.Store().Propose(t.Context(), c); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if !running {
 					_ = w.kill("n3")
@@ -290,6 +292,14 @@ func TestRemovedControllerStops(t *testing.T) {
 				through := gone
 				if !byItself {
 					through = four[(slices.Index(four, gone)+1)%4]
+				}
+				if !byItself { // which would transfer the role first
+					if err := w.node(through).RemoveMember(t.Context(), meta.RemoveNode{ID: meta.NodeID(gone)}); !errors.Is(err, failure.NodeActive) || fate.Of(err) != fate.Refused {
+						t.Errorf("up and wanted: %v", err)
+					}
+				}
+				if _, err := w.node(through).Store().Propose(t.Context(), meta.SetNodeIntent{ID: meta.NodeID(gone), Intent: meta.IntentDecommission}); err != nil {
+					t.Fatal(err)
 				}
 				w.await("removed", func() bool {
 					err := w.node(through).RemoveMember(t.Context(), meta.RemoveNode{ID: meta.NodeID(gone)})

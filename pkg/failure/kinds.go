@@ -122,7 +122,7 @@ var (
 		Word: "ONLY_COPIES", Code: Precondition,
 		Hint: "to keep a topic, undrain the node, restore the topic (brokerctl topic restore T) and decommission the node again; otherwise confirm with lose_deleted=true, in brokerctl --lose-deleted",
 	})
-	NodeActive   = refused(0, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
+	NodeActive   = refused(74, "node is up and not decommissioning", Kind{Word: "NODE_ACTIVE", Code: Precondition, Hint: "decommission or stop the node first"})
 	Unreachable  = refused(0, "node unreachable", Kind{Word: "UNREACHABLE", Code: Unavailable, Hint: healthHint})
 	CannotDrain  = refused(0, "node cannot be drained", Kind{Word: "CANNOT_DRAIN", Code: Precondition, Hint: "wait until the other replicas are in sync, or use force"})
 	NotMoving    = refused(0, "partition is not being reassigned", Kind{Word: "NOT_MOVING", Code: Precondition})

@@ -183,9 +183,10 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 	return nil
 }
 
-// RemoveNode removes a node. A node with a replica is refused with failure.NodeInUse, and one with
-// the only copy of a topic in the trash with failure.OnlyCopies, unless LoseDeleted is set. Its
-// copies of topics in the trash are removed with it.
+// RemoveNode removes a node. A node with a replica is refused with failure.NodeInUse, one that is not
+// down and not being decommissioned, or no longer, with failure.NodeActive, and one with the only copy
+// of a topic in the trash with failure.OnlyCopies, unless LoseDeleted is set. Its copies of topics in
+// the trash are removed with it.
 type RemoveNode struct {
 	ID          NodeID `json:"id"`
 	LoseDeleted bool   `json:"lose_deleted,omitempty"`
@@ -207,6 +208,9 @@ func (c RemoveNode) apply(s *State, r *Result) error {
 				return fmt.Errorf("%w: %s holds %s/%d", failure.NodeInUse, c.ID, t.Name, k)
 			}
 		}
+	}
+	if n := s.nodes[i]; n.Intent != IntentDecommission && n.State != NodeDown {
+		return fmt.Errorf("node %s: %w", c.ID, failure.NodeActive)
 	}
 	if _, only := TrashOf(s).Of(c.ID); len(only) > 0 && !c.LoseDeleted {
 		return fmt.Errorf("node %s: %w: %s", c.ID, failure.OnlyCopies, strings.Join(only, " "))

@@ -117,9 +117,6 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, 
 		if left := controller.Remaining(s, id); left > 0 {
 			return fmt.Errorf("%s holds replicas of %d partitions: %w", id, left, failure.NodeInUse)
 		}
-		if !removable(s, n) {
-			return fmt.Errorf("node %s: %w", id, failure.NodeActive)
-		}
 		if member && len(o.node.members().Voters()) == 1 && o.node.members().Voters()[0] == id {
 			return fmt.Errorf("node %s: %w", id, failure.LastVoter)
 		}

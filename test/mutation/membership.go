@@ -98,6 +98,10 @@ func upgradeMistakes() []mistake {
 func formingMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a node is removed after its decommissioning was cancelled", file: "pkg/meta/commands_cluster.go",
+			old: "n.Intent != IntentDecommission && n.State != NodeDown {", with: "n == nil {", tests: []string{"./pkg/meta"}, run: "TestScripts",
+		},
+		{
 			name: "an ephemeral topic of a dead node stays", file: "pkg/cluster/controller/core.go",
 			old: "d.Commands = c.lost(s, d.Troubles, now)", with: "_ = c.lost(s, d.Troubles, now)",
 			tests: []string{"./pkg/cluster/controller"}, run: "TestEphemeralTopicOfDeadNodeIsDeleted",

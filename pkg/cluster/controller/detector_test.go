@@ -40,6 +40,7 @@ func detect(t *testing.T, heard int, former uint64, events map[int]string, until
 		case "started":
 			w.start("n2", "")
 		case "removed":
+			w.apply(meta.SetNodeIntent{ID: "n2", Intent: meta.IntentDecommission})
 			w.apply(meta.RemoveNode{ID: "n2"})
 		case "asleep until then":
 			for k := range events {

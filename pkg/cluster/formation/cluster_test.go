@@ -321,8 +321,10 @@ func TestBootstrapNodeAwaitsTheOthers(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * DefaultInterval)
-		if _, err := w.process("n1").open().Propose(t.Context(), meta.RemoveNode{ID: "n3"}); err != nil {
-			t.Fatal(err)
+		for _, c := range []meta.Command{meta.SetNodeIntent{ID: "n3", Intent: meta.IntentDecommission}, meta.RemoveNode{ID: "n3"}} {
+			if _, err := w.process("n1").open().Propose(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if got := awaited("n1"); got != "[]" {
 			t.Errorf("a removed node is awaited: %s", got)
