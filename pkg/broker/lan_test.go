@@ -42,6 +42,7 @@ type lanHost struct {
 	disk   *vfs.Mem
 	broker atomic.Pointer[Broker]   // nil: none runs
 	dead   atomic.Pointer[Broker]   // killed: everything it sends is lost
+	away   atomic.Bool              // it answers others' calls like a node that is starting
 	calls  map[meta.NodeID]*lanLink // of others to here; guarded by the lan's lock
 }
 
@@ -377,6 +378,10 @@ func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([
 		to.postLocked(func() {
 			done(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("connection refused")})
 		})
+		return
+	}
+	if to.to.away.Load() {
+		to.postLocked(func() { done(nil, forward.ToRemote(failure.NotServing)) })
 		return
 	}
 	request := bytes.Join(payload, nil)

@@ -310,7 +310,7 @@ func (d *Directory) Change(ctx context.Context, name string, c meta.Command) err
 
 // notApplied returns an error of a leader that follows a change of the metadata.
 func notApplied(err error) error {
-	if err == nil || errors.Is(err, ErrUnconfirmed) {
+	if err == nil || errors.Is(err, failure.ChannelUnconfirmed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", failure.NotApplied, err)

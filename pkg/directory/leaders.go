@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -22,11 +24,6 @@ const ConvergeTimeout = 3 * time.Second
 
 // convergeRetry is the delay before a leader that did not answer is asked again.
 const convergeRetry = 50 * time.Millisecond
-
-// ErrUnconfirmed is returned by the creation of a channel if a leader of the topic does not
-// respond and is not replaced: messages that it acknowledges before it learns of the channel
-// would be skipped.
-var ErrUnconfirmed = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
 
 // Converge makes the partitions of a topic that this node leads match the metadata, at least as of
 // an index. When it returns nil, the starts of the topic's channels are on every in-sync replica of
@@ -51,8 +48,9 @@ type leaders struct {
 }
 
 // converge returns once every leader of a topic has applied metadata up to an index and has
-// placed its channels. It fails if a leader failed to, or does not respond in time and still
-// leads according to the local metadata. A leader elected later knows the channels from the
+// placed its channels. It fails if a leader failed to, and with failure.ChannelUnconfirmed if one does
+// not respond in time and still leads according to the local metadata: messages that it acknowledges
+// before it learns of a channel would be skipped. A leader elected later knows the channels from the
 // metadata.
 func (d leaders) converge(ctx context.Context, name string, index uint64) error {
 	h := d.host.Lookup(name)
@@ -67,19 +65,21 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 	defer cancel()
-	var g errgroup.Group
-	g.Go(func() error { return h.Flush(ctx) })
 	for {
 		changed := d.o.Meta.Changed()
+		var g errgroup.Group
+		g.Go(func() error { return h.Flush(ctx) })
 		silent, err := d.ask(ctx, h, index)
-		if err != nil {
-			return errors.Join(err, g.Wait())
+		flushed := g.Wait()
+		if flushed == nil && len(silent) == 0 && err == nil {
+			flushed = h.Flush(ctx) // this node may now lead what another did
 		}
-		if len(silent) == 0 {
-			// This node may now lead what another did.
-			if err := errors.Join(g.Wait(), h.Flush(ctx)); err != nil {
-				return err
-			}
+		switch {
+		case err != nil || flushed != nil && !passes(flushed) && ctx.Err() == nil:
+			return errors.Join(err, flushed)
+		case flushed != nil:
+			silent = append(silent, d.o.Self)
+		case len(silent) == 0:
 			h.SetConverged(index)
 			return nil
 		}
@@ -88,9 +88,15 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 		case <-changed:
 		case <-time.After(convergeRetry):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w (no answer from %v)", ErrUnconfirmed, silent), g.Wait())
+			return errors.Join(fmt.Errorf("%w (not by %v)", failure.ChannelUnconfirmed, silent), flushed)
 		}
 	}
+}
+
+// passes reports whether an error of a leader may be over soon: its leadership ended before its
+// followers had the positions, and the next leader is to be asked; or its node is starting.
+func passes(err error) bool {
+	return errors.Is(err, failure.Unconfirmed) || fate.Of(err) == fate.Refused
 }
 
 // spread makes the leaders of a topic apply the metadata as of an index, and waits for those that
@@ -119,7 +125,7 @@ func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent [
 			switch {
 			case err == nil:
 				return nil
-			case Answered(err):
+			case Answered(err) && !passes(err):
 				return fmt.Errorf("node %s: %w", node, err)
 			}
 			mu.Lock()

@@ -154,9 +154,14 @@ var (
 	NotApplied = of(fate.Uncertain, 71, "changed in the metadata, but not applied by a leader yet", Kind{
 		Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the change is stored: the leader retries until it can apply it",
 	})
-	MetadataClosed  = refused(67, "metadata store is closed", Kind{})
-	NotProposed     = refused(68, "metadata command not proposed", Kind{})
-	CommandUnknown  = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{})
+	ChannelUnconfirmed = of(fate.Uncertain, 75, "channel created, but not confirmed by all leaders of the topic", Kind{
+		Word: "CHANNEL_UNCONFIRMED", Code: Unavailable, Hint: "repeat the request: a leader does not respond, and is replaced if it failed",
+	})
+	MetadataClosed = refused(67, "metadata store is closed", Kind{})
+	NotProposed    = refused(68, "metadata command not proposed", Kind{})
+	CommandUnknown = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{
+		Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the metadata leader changed or did not respond: check whether the change was made before you repeat it",
+	})
 	CommandTooLarge = refused(70, "command too large", Kind{})
 )
 
@@ -194,7 +199,7 @@ func All() []*Kind {
 		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, NoQuorum, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
-		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge, NotApplied,
+		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge, NotApplied, ChannelUnconfirmed,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
 		AccessLimit, LastAdmin, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
 	}

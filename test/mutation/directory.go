@@ -5,6 +5,14 @@ func directoryMistakes() []mistake {
 	tests := []string{"./pkg/directory"}
 	return []mistake{
 		{
+			name: "directory: a channel is not created while a leader is starting", file: "pkg/directory/leaders.go",
+			old: "case Answered(err) && !passes(err):", with: "case Answered(err):", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
+		},
+		{
+			name: "directory: a channel is not created while a leadership moves", file: "pkg/directory/leaders.go",
+			old: "flushed != nil && !passes(flushed) && ctx", with: "flushed != nil && ctx", tests: []string{"./pkg/broker"}, run: "TestChannelIsCreatedThough",
+		},
+		{
 			name: "directory: replicas go to nodes that are down though too few are up to publish", file: "pkg/directory/directory.go",
 			old: "len(up) < minISR || ", with: "", tests: tests, run: "TestReplicasPreferNodesThatAreUp",
 		},
