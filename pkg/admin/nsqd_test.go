@@ -253,6 +253,17 @@ func TestFailedPublishReportsItsOutcome(t *testing.T) {
 	}
 }
 
+// A publish whose topic cannot be created has stored nothing, although the topic may be there.
+func TestPublishToUncreatedTopicIsRefused(t *testing.T) {
+	for path, want := range map[string]string{"/pub?topic=new": message("NOT_WRITABLE"), "/mpub?topic=new": message("NOT_WRITABLE"), "/v1/topics/new/messages": `"code":"not_writable"`} {
+		f := newFake()
+		f.fail = fate.Mark(failure.CommandUnknown, fate.Refused)
+		if w := ask(serverOf(t, f).Handler(), "POST", path, "x"); w.Code != 503 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: got %d %s, want %s", path, w.Code, w.Body, want)
+		}
+	}
+}
+
 func TestPublishWithoutAnAnswerIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")

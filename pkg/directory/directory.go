@@ -196,14 +196,20 @@ func (d *Directory) makesTopics() bool {
 }
 
 // EnsureTopic creates a topic on first use if it is missing. If topics are not created on first
-// use, it returns failure.TopicNotFound.
+// use, it returns failure.TopicNotFound. Errors are those of EnsureHosted.
 func (d *Directory) EnsureTopic(ctx context.Context, name string) error {
 	_, err := d.EnsureHosted(ctx, name)
 	return err
 }
 
-// EnsureHosted is like EnsureTopic and returns the topic on this node.
+// EnsureHosted is like EnsureTopic and returns the topic on this node. An error is marked fate.Refused:
+// the topic may have been created, but what the caller wants to do with it has not begun.
 func (d *Directory) EnsureHosted(ctx context.Context, name string) (*host.Topic, error) {
+	h, err := d.ensureHosted(ctx, name)
+	return h, fate.Mark(err, fate.Refused)
+}
+
+func (d *Directory) ensureHosted(ctx context.Context, name string) (*host.Topic, error) {
 	if h := d.host.Lookup(name); h != nil {
 		return h, nil
 	}

@@ -378,3 +378,21 @@ func TestRemoteErrorIsAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// If the topic of a publish cannot be created or opened, nothing was published.
+func TestUseOfTopicThatCannotBeOpenedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.NewFaulty(vfs.NewMem())
+		d := openOn(t, disk, func(o *Options) { o.AutoCreateTopics = true })
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+			if op.Kind == vfs.OpCreate {
+				return vfstest.Fault{Err: syscall.EMFILE}
+			}
+			return vfstest.Fault{}
+		})
+		if err := d.EnsureTopic(t.Context(), "t"); fate.Of(err) != fate.Refused || failure.OfPublish(err) != failure.PublishRefused {
+			t.Errorf("%v: %v", err, failure.OfPublish(err))
+		}
+		disk.Decide(nil)
+	})
+}

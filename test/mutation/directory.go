@@ -5,6 +5,14 @@ func directoryMistakes() []mistake {
 	tests := []string{"./pkg/directory"}
 	return []mistake{
 		{
+			name: "directory: a publish to a topic that cannot be opened may be stored", file: "pkg/directory/directory.go",
+			old: "return h, fate.Mark(err, fate.Refused)", with: "return h, err", tests: tests, run: "TestUseOfTopic",
+		},
+		{
+			name: "a publish to a topic that cannot be created fails like a creation", file: "pkg/admin/nsqd/publish.go",
+			old: "\t\treturn nil, nsqform.PublishError(err)\n\t}\n\tm := topic", with: "\t\treturn nil, err\n\t}\n\tm := topic", tests: []string{"./pkg/admin"}, run: "TestPublishToUncreated",
+		},
+		{
 			name: "directory: a channel is not created while a leader is starting", file: "pkg/directory/leaders.go",
 			old: "case Answered(err) && !passes(err):", with: "case Answered(err):", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
 		},

@@ -59,7 +59,7 @@ func (s publishing) pub(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := s.Ensure(r.Context(), name); err != nil {
-		return nil, err
+		return nil, nsqform.PublishError(err)
 	}
 	m := topic.Message{Body: b.Bytes()}
 	if text, ok := p.Lookup("defer"); ok {
@@ -95,7 +95,7 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := s.Ensure(r.Context(), name); err != nil {
-		return nil, err
+		return nil, nsqform.PublishError(err)
 	}
 	b, err := s.Bodies.Read(r, s.Limits.MaxBody)
 	if err != nil {

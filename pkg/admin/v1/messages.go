@@ -100,7 +100,7 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	}
 	req.Topic = name
 	if err := v.publishing.Ensure(r.Context(), name); err != nil {
-		return answer{}, err
+		return answer{}, publishError(err)
 	}
 	receipt, err := v.publishing.Publish(r.Context(), req)
 	if err != nil {
