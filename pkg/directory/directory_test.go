@@ -379,6 +379,41 @@ func TestRemoteErrorIsAnAnswer(t *testing.T) {
 	}
 }
 
+// A topic that replaces a deleted one is hosted, although the data of that one cannot be removed.
+func TestTopicIsHostedThoughOldDataStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.NewFaulty(vfs.NewMem())
+		d := openOn(t, disk, nil)
+		ctx := t.Context()
+		old, err := d.CreateTopic(ctx, "t", meta.TopicConfig{})
+		if err == nil {
+			err = d.DeleteTopic(ctx, "t")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.CreateTopic(ctx, "t", meta.TopicConfig{RetentionTrash: meta.NoTrash})
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+			if op.Kind == vfs.OpRename {
+				return vfstest.Fault{Err: syscall.EIO}
+			}
+			return vfstest.Fault{}
+		})
+		// The command alone, as another node sees it.
+		if _, err := d.o.Meta.Propose(ctx, meta.RestoreTopic{Name: "t", Incarnation: old.Incarnation, Replaces: again.Incarnation}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if h := d.host.Lookup("t"); h == nil || h.Incarnation != old.Incarnation || h.Led(0) == nil {
+			t.Errorf("hosts %+v", h)
+		}
+		disk.Decide(nil)
+	})
+}
+
 // If the topic of a publish cannot be created or opened, nothing was published.
 func TestUseOfTopicThatCannotBeOpenedIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

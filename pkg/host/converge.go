@@ -54,9 +54,9 @@ type Converger struct {
 	places lane.Places
 }
 
-// topic opens a new topic, closes a deleted one, and requests work on partitions that changed. It
-// waits for none of them.
-func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
+// topic opens a new topic, closes a deleted one, whose data may stay until the next start, and requests
+// work on partitions that changed. It waits for none of them.
+func (c *Converger) topic(name string) (asked []*lane.Outcome[struct{}], err error) {
 	// A run in a lane never reads older metadata than the previous run.
 	s := c.o.Meta.View()
 	want, nodes := readTopic(s, name)
@@ -64,9 +64,8 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	if h != nil && (want == nil || want.Incarnation != h.Incarnation) {
 		c.held.hosted.Delete(name)
 		c.held.byIncarnation.Delete(h.Incarnation)
-		if err := c.discard(h, s); err != nil {
+		if err = c.discard(h, s); err != nil {
 			c.log.Error("cannot remove the data of a deleted topic, which keeps occupying the disk; retrying at the next start", "topic", name, "error", err)
-			return nil, err
 		}
 		if want == nil {
 			c.held.deleted.add(deletion{name, ""}, time.Now())
@@ -77,7 +76,7 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 		c.log.Error("cannot remove the data of a topic that left the trash, which keeps occupying the disk; retrying at the next start", "topic", name, "error", err)
 	}
 	if want == nil {
-		return nil, nil
+		return nil, err
 	}
 	if h == nil {
 		h = c.held.newTopic(want)
@@ -86,7 +85,6 @@ func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	}
 	h.grow(len(want.Partitions))
 	c.held.deleted.compare(h.config.Swap(want), want, time.Now())
-	var asked []*lane.Outcome[struct{}]
 	for i := range want.Partitions {
 		if !c.matches(h, want, i, nodes) {
 			asked = append(asked, c.parts.Ask(heldAt{h, i}))

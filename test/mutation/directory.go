@@ -5,6 +5,10 @@ func directoryMistakes() []mistake {
 	tests := []string{"./pkg/directory"}
 	return []mistake{
 		{
+			name: "a topic waits for the removal of the one that it replaces", file: "pkg/host/converge.go",
+			old: "\t\tif want == nil {\n\t\t\tc.held.deleted", with: "\t\tif err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t\tif want == nil {\n\t\t\tc.held.deleted", tests: tests, run: "TestTopicIsHosted",
+		},
+		{
 			name: "directory: a publish to a topic that cannot be opened may be stored", file: "pkg/directory/directory.go",
 			old: "return h, fate.Mark(err, fate.Refused)", with: "return h, err", tests: tests, run: "TestUseOfTopic",
 		},
