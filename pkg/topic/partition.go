@@ -277,7 +277,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	case p.lost:
 		state = channel.New(p.o.Log.Start(), false)
 	case first:
-		state = channel.New(p.unreceivedLocked(), false)
+		state = channel.New(unreceivedLocked(p), false)
 	default:
 		state = channel.New(p.o.Log.CommittedEnd(), false)
 	}
@@ -485,7 +485,7 @@ func (p *Partition) ChannelsComplete() {
 	defer p.mu.Unlock()
 	if len(p.restored) > 0 || p.lost {
 		if len(p.channels) == 0 && !p.lost {
-			p.backlog = p.unreceivedLocked()
+			p.backlog = unreceivedLocked(p)
 		}
 		p.restored, p.lost = map[string]ChannelPosition{}, false
 		p.dirty.mark()
@@ -502,12 +502,13 @@ func (p *Partition) Floor() seq.Offset {
 	if len(p.restored) > 0 || p.lost {
 		return p.o.Log.Start()
 	}
-	return p.unreceivedLocked()
+	return unreceivedLocked(p)
 }
 
-// unreceivedLocked returns the first message that a channel has not finished, or that no channel has received
-// if there is none. For the first channel, others are deleted ones: some of their messages may be from after that.
-func (p *Partition) unreceivedLocked() seq.Offset {
+// unreceivedLocked returns the first message that a channel has not finished, or that no channel has
+// received if there is none. For the first channel, others are deleted ones: some of their messages
+// may be from after that. The partition's mutex is held.
+func unreceivedLocked(p *Partition) seq.Offset {
 	from := seq.Offset(math.MaxUint64)
 	if len(p.channels)+len(p.restored) == 0 {
 		from = p.backlog

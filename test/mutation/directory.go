@@ -5,18 +5,6 @@ func directoryMistakes() []mistake {
 	tests := []string{"./pkg/directory"}
 	return []mistake{
 		{
-			name: "a topic waits for the removal of the one that it replaces", file: "pkg/host/converge.go",
-			old: "\t\tif want == nil {\n\t\t\tc.held.deleted", with: "\t\tif err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t\tif want == nil {\n\t\t\tc.held.deleted", tests: tests, run: "TestTopicIsHosted",
-		},
-		{
-			name: "directory: a publish to a topic that cannot be opened may be stored", file: "pkg/directory/directory.go",
-			old: "return h, fate.Mark(err, fate.Refused)", with: "return h, err", tests: tests, run: "TestUseOfTopic",
-		},
-		{
-			name: "a publish to a topic that cannot be created fails like a creation", file: "pkg/admin/nsqd/publish.go",
-			old: "\t\treturn nil, nsqform.PublishError(err)\n\t}\n\tm := topic", with: "\t\treturn nil, err\n\t}\n\tm := topic", tests: []string{"./pkg/admin"}, run: "TestPublishToUncreated",
-		},
-		{
 			name: "directory: a channel is not created while a leader is starting", file: "pkg/directory/leaders.go",
 			old: "case Answered(err) && !passes(err):", with: "case Answered(err):", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
 		},
@@ -39,6 +27,41 @@ func directoryMistakes() []mistake {
 		{
 			name: "directory: channels that the client did not ask for count as the client's", file: "pkg/directory/directory.go",
 			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "TestAutoCreatedTopicGetsChannelsFromLookup",
+		},
+	}
+}
+
+// firstMistakes concern where channels start, and positions that are missing.
+func firstMistakes() []mistake {
+	return []mistake{
+		{
+			name: "the first channel skips what was published after the deletion of the one before", file: "pkg/topic/partition.go",
+			old: "first = first && o.First && !c.ephemeral", with: "first = first && c == nil", tests: positionTests, run: "TestFirstChannelSkips",
+		},
+		{
+			name: "a channel counts as the first one beside an ephemeral one", file: "pkg/topic/partition.go",
+			old: "first = first && o.First && !c.ephemeral", with: "first = first && o.First && c != nil", tests: positionTests, run: "TestLaterChannel",
+		},
+		{
+			name: "a channel counts as the first one beside durable ones", file: "pkg/topic/partition.go",
+			old: "first = first && o.First && !c.ephemeral", with: "first = first && !c.ephemeral", tests: positionTests, run: "TestLaterChannel",
+		},
+		{
+			name: "what deleted channels have finished is delivered to the next one", file: "pkg/topic/partition.go",
+			old: "if len(p.channels) == 0 && !p.lost {", with: "if false {", tests: positionTests, run: "TestFirstChannelContinues",
+		},
+		{
+			name: "a partition is not told which channel is the first", file: "pkg/host/roles.go",
+			old: " First: c.First,", with: "", tests: []string{"./pkg/broker"}, run: "TestFirstChannelGets",
+		},
+		{
+			name: "removed positions count as never stored", file: "pkg/topic/positions.go",
+			old: "\t\tcase err == nil:\n\t\t\tfaults[0] =", with: "\t\tcase err == nil && false:\n\t\t\tfaults[0] =", tests: positionTests, run: "TestRemovedPositions",
+		},
+		{
+			name: "the mark of stored positions is made before them", file: "pkg/topic/positions.go",
+			old:  "\tf, err := p.fs.Create(unfinished)\n",
+			with: "\t_, _ = p.fs.Create(filepath.Join(p.dir, positionsMark))\n\tf, err := p.fs.Create(unfinished)\n", tests: positionTests, run: "TestPowerCutDuringTheFirst",
 		},
 	}
 }

@@ -4,35 +4,6 @@ package main
 func positionMistakes() []mistake {
 	return []mistake{
 		{
-			name: "the first channel skips what was published after the deletion of the one before", file: "pkg/topic/partition.go",
-			old: "first = first && o.First && !c.ephemeral", with: "first = first && c == nil", tests: positionTests, run: "TestFirstChannelSkips",
-		},
-		{
-			name: "a channel counts as the first one beside an ephemeral one", file: "pkg/topic/partition.go",
-			old: "first = first && o.First && !c.ephemeral", with: "first = first && o.First && c != nil", tests: positionTests, run: "TestLaterChannel",
-		},
-		{
-			name: "a channel counts as the first one beside durable ones", file: "pkg/topic/partition.go",
-			old: "first = first && o.First && !c.ephemeral", with: "first = first && !c.ephemeral", tests: positionTests, run: "TestLaterChannel",
-		},
-		{
-			name: "what deleted channels have finished is delivered to the next one", file: "pkg/topic/partition.go",
-			old: "if len(p.channels) == 0 && !p.lost {", with: "if false {", tests: positionTests, run: "TestFirstChannelContinues",
-		},
-		{
-			name: "a partition is not told which channel is the first", file: "pkg/host/roles.go",
-			old: " First: c.First,", with: "", tests: []string{"./pkg/broker"}, run: "TestFirstChannelGets",
-		},
-		{
-			name: "removed positions count as never stored", file: "pkg/topic/positions.go",
-			old: "\t\tcase err == nil:\n\t\t\tfaults[0] =", with: "\t\tcase err == nil && false:\n\t\t\tfaults[0] =", tests: positionTests, run: "TestRemovedPositions",
-		},
-		{
-			name: "the mark of stored positions is made before them", file: "pkg/topic/positions.go",
-			old:  "\tf, err := p.fs.Create(unfinished)\n",
-			with: "\t_, _ = p.fs.Create(filepath.Join(p.dir, positionsMark))\n\tf, err := p.fs.Create(unfinished)\n", tests: positionTests, run: "TestPowerCutDuringTheFirst",
-		},
-		{
 			name: "FinReplicatedFirst: a FIN counts before the other replicas know", file: "pkg/topic/finishing.go",
 			old: "if c.p.sharing.Shared() {", with: "if c.p.sharing.Shared() && f.data == nil {", tests: positionTests,
 		},
