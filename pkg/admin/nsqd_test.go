@@ -253,6 +253,20 @@ func TestFailedPublishReportsItsOutcome(t *testing.T) {
 	}
 }
 
+// A change of the metadata whose leader changed is no defect of the node.
+func TestUnknownOutcomeOfChangeIsUnavailable(t *testing.T) {
+	for path, want := range map[string]string{"/topic/create?topic=new": message("CHANGE_UNKNOWN"), "/v1/topics": `"fate":"uncertain"`} {
+		for _, err := range []error{failure.CommandUnknown, failure.Behind} {
+			f := newFake()
+			f.fail = fmt.Errorf("%w: connection lost", err)
+			w := ask(serverOf(t, f).Handler(), "POST", path, `{"name":"new"}`, "Content-Type", "application/json")
+			if w.Code != 503 || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s: got %d %s, want %s", path, w.Code, w.Body, want)
+			}
+		}
+	}
+}
+
 // A publish whose topic cannot be created has stored nothing, although the topic may be there.
 func TestPublishToUncreatedTopicIsRefused(t *testing.T) {
 	for path, want := range map[string]string{"/pub?topic=new": message("NOT_WRITABLE"), "/mpub?topic=new": message("NOT_WRITABLE"), "/v1/topics/new/messages": `"code":"not_writable"`} {

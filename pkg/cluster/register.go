@@ -11,7 +11,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // registry is the part of raftstore.Store that a registration uses.
@@ -92,7 +91,7 @@ func (r *registration) propose(ctx context.Context) (index uint64, err error) {
 	defer cancel(nil)
 	defer r.work.onClose(r.breakdown.failed, func() { cancel(r.breakdown.cause()) })()
 	done, err := r.store.Propose(ctx, r.command)
-	if errors.Is(err, raftstore.ErrBehind) && done.Index > 0 {
+	if errors.Is(err, failure.Behind) && done.Index > 0 {
 		err = nil // the node was admitted
 	}
 	return done.Index, err

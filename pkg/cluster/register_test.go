@@ -13,7 +13,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -32,7 +31,7 @@ func (r *lateRegistry) Propose(_ context.Context, c meta.Command) (meta.Result, 
 	if len(r.proposed) <= r.refusals {
 		return meta.Result{}, cmp.Or(r.refusal, errors.New("no leader"))
 	}
-	return meta.Result{Index: r.index}, raftstore.ErrBehind
+	return meta.Result{Index: r.index}, failure.Behind
 }
 
 func (r *lateRegistry) Init(context.Context) (string, error) { return "cluster", nil }

@@ -186,6 +186,7 @@ func TestOutermostKindOfAnErrorCounts(t *testing.T) {
 		{fmt.Errorf("write: %w", syscall.ENOSPC), failure.DiskFull, failure.PublishUnknown},
 		{fate.Mark(fmt.Errorf("write: %w", syscall.ENOSPC), fate.Refused), failure.DiskFull, failure.DiskFull},
 		{fate.Mark(context.DeadlineExceeded, fate.Refused), failure.OutcomeUnknown, failure.PublishRefused},
+		{fate.Mark(failure.CommandUnknown, fate.Refused), failure.CommandUnknown, failure.PublishRefused}, // of its topic
 	} {
 		if got := failure.Of(c.err); got != c.of {
 			t.Errorf("Of(%v): %q, want %q", c.err, got, c.of)

@@ -101,7 +101,7 @@ func OfPublish(err error) *Kind {
 	case fate.Uncertain:
 		return PublishUnknown
 	case fate.Refused:
-		if k == Refusal || k.Code == Uncertain {
+		if k == Refusal || k.Data == fate.Uncertain {
 			return PublishRefused
 		}
 	case fate.Corrupt:

@@ -3,10 +3,11 @@ package failure
 import "github.com/brokerd/brokerd/pkg/fate"
 
 const (
-	nameHint   = "a name has 1 to 64 characters of a-z A-Z 0-9 . _ -, may end in #ephemeral, and must not be . or .."
-	diskHint   = "free disk space or inodes on the node: brokerctl cluster health names it"
-	healthHint = "check the cluster health"
-	badTopic   = "%s topic name %q is not valid"
+	nameHint    = "a name has 1 to 64 characters of a-z A-Z 0-9 . _ -, may end in #ephemeral, and must not be . or .."
+	diskHint    = "free disk space or inodes on the node: brokerctl cluster health names it"
+	healthHint  = "check the cluster health"
+	unknownHint = "the metadata leader changed or did not respond in time: check whether the change was made before you repeat the request"
+	badTopic    = "%s topic name %q is not valid"
 )
 
 // Of publishes.
@@ -160,7 +161,10 @@ var (
 	MetadataClosed = refused(67, "metadata store is closed", Kind{})
 	NotProposed    = refused(68, "metadata command not proposed", Kind{})
 	CommandUnknown = of(fate.Uncertain, 69, "metadata command outcome unknown", Kind{
-		Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the metadata leader changed or did not respond: check whether the change was made before you repeat it",
+		Word: "CHANGE_UNKNOWN", Code: Unavailable, Hint: unknownHint,
+	})
+	Behind = of(fate.Uncertain, 76, "the metadata command was decided, but this node does not know the outcome yet", Kind{
+		Word: "CHANGE_UNKNOWN", Code: Unavailable, Hint: unknownHint,
 	})
 	CommandTooLarge = refused(70, "command too large", Kind{})
 )
@@ -199,7 +203,7 @@ func All() []*Kind {
 		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, NoQuorum, LastVoter,
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
-		MetadataClosed, NotProposed, CommandUnknown, CommandTooLarge, NotApplied, ChannelUnconfirmed,
+		MetadataClosed, NotProposed, CommandUnknown, Behind, CommandTooLarge, NotApplied, ChannelUnconfirmed,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
 		AccessLimit, LastAdmin, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
 	}

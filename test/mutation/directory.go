@@ -5,6 +5,27 @@ func directoryMistakes() []mistake {
 	tests := []string{"./pkg/directory"}
 	return []mistake{
 		{
+			name: "a publish whose topic has an unknown outcome may be stored", file: "pkg/failure/kind.go",
+			old: "k == Refusal || k.Data == fate.Uncertain {", with: "k == Refusal || k.Code == Uncertain {", tests: []string{"./pkg/failure"}, run: "TestOutermostKind",
+		},
+		{
+			name: "a change during which the metadata leader changed counts as a defect", file: "pkg/failure/kinds.go",
+			old: "69, \"metadata command outcome unknown\", Kind{\n\t\tWord: \"CHANGE_UNKNOWN\", Code: Unavailable", with: "69, \"metadata command outcome unknown\", Kind{\n\t\tWord: \"CHANGE_UNKNOWN\", Code: Uncertain",
+			tests: []string{"./pkg/admin"}, run: "TestUnknownOutcome",
+		},
+		{
+			name: "a topic waits for the removal of the one that it replaces", file: "pkg/host/converge.go",
+			old: "\t\tif want == nil {\n\t\t\tc.held.deleted", with: "\t\tif err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t\tif want == nil {\n\t\t\tc.held.deleted", tests: tests, run: "TestTopicIsHosted",
+		},
+		{
+			name: "directory: a publish to a topic that cannot be opened may be stored", file: "pkg/directory/directory.go",
+			old: "return h, fate.Mark(err, fate.Refused)", with: "return h, err", tests: tests, run: "TestUseOfTopic",
+		},
+		{
+			name: "a publish to a topic that cannot be created fails like a creation", file: "pkg/admin/nsqd/publish.go",
+			old: "\t\treturn nil, nsqform.PublishError(err)\n\t}\n\tm := topic", with: "\t\treturn nil, err\n\t}\n\tm := topic", tests: []string{"./pkg/admin"}, run: "TestPublishToUncreated",
+		},
+		{
 			name: "directory: a channel is not created while a leader is starting", file: "pkg/directory/leaders.go",
 			old: "case Answered(err) && !passes(err):", with: "case Answered(err):", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
 		},

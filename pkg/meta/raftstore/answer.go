@@ -81,7 +81,7 @@ func (m *machine) outcome(a answer) (meta.Result, error) {
 	}
 	r := meta.Result{Index: a.Index, Existed: a.Existed, Err: a.err()}
 	if r.Err == nil {
-		return r, fmt.Errorf("%w: the outcome of the command is unknown on this node", ErrBehind)
+		return r, failure.Behind
 	}
 	return r, r.Err
 }

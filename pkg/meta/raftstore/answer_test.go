@@ -71,7 +71,7 @@ func TestForgottenResultIsNotInvented(t *testing.T) {
 	if r, err := m.outcome(answer{Index: 6}); err != nil || r.Node == nil || r.Node.Incarnation != 6 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := m.outcome(answer{Index: 2}); !errors.Is(err, ErrBehind) || fate.Of(err) != fate.Uncertain || r.Index != 2 {
+	if r, err := m.outcome(answer{Index: 2}); !errors.Is(err, failure.Behind) || fate.Of(err) != fate.Uncertain || r.Index != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	refused := told(t, meta.Result{Index: 2}, failure.TopicExists)

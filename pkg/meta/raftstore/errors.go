@@ -13,8 +13,6 @@ import (
 
 // Errors of a Store besides the sentinels of package meta.
 var (
-	// ErrBehind: the command was applied, but not on this node yet.
-	ErrBehind = fate.Mark(errors.New("the command was applied, but not on this node yet"), fate.Uncertain)
 	// errLost: the store existed, and its files do not show its content.
 	errLost = fate.Mark(errors.New("metadata missing or unreadable"), fate.Corrupt)
 	// ErrOtherNode: the directory belongs to another node.

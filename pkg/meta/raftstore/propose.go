@@ -24,7 +24,7 @@ type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answ
 // Only the leader can propose. With Options.Forward, other nodes send the command to it, and a
 // command without a leader is retried for ApplyTimeout; otherwise they return failure.NotController.
 //
-// An error whose fate is refused means that nothing was changed. ErrBehind means that the
+// An error whose fate is refused means that nothing was changed. failure.Behind means that the
 // command was accepted, but its result is not known on this node yet. Any other wraps
 // failure.CommandUnknown reports that the command may have been applied, or may still be.
 func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
@@ -157,7 +157,7 @@ func (s *Store) catchUp(ctx context.Context, index uint64) error {
 		case <-s.stop:
 			why = failure.MetadataClosed
 		}
-		return fate.Mark(fmt.Errorf("%w: %w", ErrBehind, why), fate.Uncertain)
+		return fmt.Errorf("%w: %w", failure.Behind, why)
 	}
 }
 
