@@ -87,6 +87,7 @@ var kinds = []kind{
 	{"topics/*/*/*.index", false},
 	{"topics/*/*/checkpoint", false},
 	{"topics/*/*/committed", false},
+	{"topics/*/*/positioned", false},
 	{"topics/*/*/positions.?", false},
 	{"topics/*/*/replica", false},
 	{"topics/*/*/suspect", false},
