@@ -41,13 +41,13 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	p, snap, err := OpenPositions(fsys, dir)
 	switch {
 	case err == nil:
-		r.Damage, r.Corrupt = p.Damage(), p.Corrupt()
+		r.Damage, r.Corrupt = p.damaged, p.corrupt
 	case fate.Of(err) == fate.Corrupt:
 		r.Damage, r.Corrupt, r.Unreadable = err, true, true
 	default:
 		return r, err
 	}
-	r.Snapshot, r.Number = snap, p.Number()
+	r.Snapshot, r.Number = snap, p.number
 	for i, name := range []string{positionsSlot0, positionsSlot1, journalName(0), journalName(1)} {
 		info, err := fsys.Stat(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {

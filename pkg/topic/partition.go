@@ -182,7 +182,7 @@ func Open(o Options) (*Partition, error) {
 	for _, c := range snap.Channels {
 		p.restored[c.Name] = c
 	}
-	if err := positions.Damage(); err != nil {
+	if err := positions.damaged; err != nil {
 		o.PositionsDamaged(err, false)
 	}
 	p.list.Store(listOf(nil))
@@ -196,12 +196,11 @@ func openFor(o Options) (*Positions, Snapshot, error) {
 	case err == nil && positions.number == 0 && o.Log.End() > 0: // no channel's start was ever stored
 		snap.Lost = true
 		err = positions.setAside()
-	case err == nil && !positions.Corrupt() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
-		// An older snapshot than the newest may have been opened: the newest is damaged, or is
-		// missing without a trace. Channels may be missing.
+	case err == nil && !positions.corrupt && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
+		// The newest snapshot may be damaged, or missing without a trace, and channels with it.
 		snap.Lost = true
-	case err == nil && positions.Corrupt() && !o.Salvage:
-		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.Damage()), fate.Corrupt)
+	case err == nil && positions.corrupt && !o.Salvage:
+		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.damaged), fate.Corrupt)
 	case err != nil && positions != nil && o.Salvage:
 		o.PositionsDamaged(err, true)
 		snap.Lost = true
@@ -505,9 +504,8 @@ func (p *Partition) Floor() seq.Offset {
 	return unreceivedLocked(p)
 }
 
-// unreceivedLocked returns the first message that a channel has not finished, or that no channel has
-// received if there is none. For the first channel, others are deleted ones: some of their messages
-// may be from after that. The partition's mutex is held.
+// unreceivedLocked returns the first message that a channel has not finished, or without channels that none
+// received. For the first channel, others are deleted ones, and some of their messages may be from after that.
 func unreceivedLocked(p *Partition) seq.Offset {
 	from := seq.Offset(math.MaxUint64)
 	if len(p.channels)+len(p.restored) == 0 {

@@ -93,7 +93,7 @@ type Positions struct {
 	made    [2]bool // which slots exist
 	durable bool    // the newest snapshot is known to be on disk, not just readable
 	size    int64   // of the newest snapshot, in bytes
-	damaged error   // damage found when it was opened
+	damaged error   // torn or damaged when it was opened: the newest snapshot may be the last but one, or lack changes
 	corrupt bool    // the damaged part had been on disk: it is no torn write
 	buf     []byte
 	journal journal // changes after the newest snapshot; its methods may be called concurrently with these
@@ -119,10 +119,9 @@ const maxPositionsBytes = 1 << 30
 // program wrote the positions. It is marked fate.Refused: they are intact.
 var errNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
 
-// OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a
-// zero one if none was ever saved, with the journaled changes since. If there was one and none is
-// intact or there, the error is marked fate.Corrupt, and positions to which a new one can be saved
-// are returned nevertheless.
+// OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a zero
+// one if none was ever saved, with the journaled changes since. If none is intact any longer, the error
+// is marked fate.Corrupt, and positions to which a new one can be saved are returned nevertheless.
 func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p := &Positions{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
 	var newest Snapshot
@@ -226,16 +225,6 @@ func (p *Positions) freeName(prefix string) (string, error) {
 		}
 	}
 }
-
-// Damage returns what OpenPositions found torn or damaged although it returned a snapshot: the
-// snapshot may be the last but one, or lack changes. nil if nothing.
-func (p *Positions) Damage() error { return p.damaged }
-
-// Corrupt reports that the damage had been on disk and is not a torn write.
-func (p *Positions) Corrupt() bool { return p.corrupt }
-
-// Number returns the number of the newest stored snapshot, that is, how many were saved; 0: none.
-func (p *Positions) Number() uint64 { return p.number }
 
 // Begin announces the next snapshot: earlier changes are included in it, later ones follow it.
 func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
@@ -360,8 +349,7 @@ func (p *Positions) ensureDurable() error {
 	return nil
 }
 
-// maxKeptBuffer is the largest buffer kept from one Save to the next: thousands of partitions each
-// have one.
+// maxKeptBuffer is the largest buffer kept between two Saves: each of thousands of partitions has one.
 const maxKeptBuffer = 4 << 10
 
 func (p *Positions) path(slot int) string {

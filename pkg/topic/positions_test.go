@@ -41,6 +41,9 @@ func mustOpenPositions(t testing.TB, fsys vfs.FS) (*Positions, Snapshot) {
 	return p, s
 }
 
+func (p *Positions) Damage() error  { return p.damaged }
+func (p *Positions) Number() uint64 { return p.number }
+
 // sampleSnapshot is a snapshot that contains its number.
 func sampleSnapshot(n int) Snapshot {
 	at := seq.Offset(1000 * n)

@@ -53,7 +53,7 @@ func OpenStandby(o StandbyOptions) (*Standby, error) {
 	files, known, err := OpenPositions(o.FS, o.Dir)
 	switch {
 	case err == nil:
-		err = files.Damage()
+		err = files.damaged
 	case fate.Of(err) != fate.Corrupt:
 		return nil, err
 	default:

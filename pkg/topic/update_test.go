@@ -212,7 +212,7 @@ func TestPositionsRoundTrip(t *testing.T) {
 				}
 			}
 			p, got := mustOpenAt(t, disk.CrashClone(vfs.Crash{Rand: rng, KeepPercent: rng.IntN(101), TornPercent: 30}), "p")
-			if want := h.live(); !got.equal(&want) || p.Damage() != nil || p.Corrupt() {
+			if want := h.live(); !got.equal(&want) || p.Damage() != nil || p.corrupt {
 				t.Fatalf("found (damage %v)\n%s", p.Damage(), cmp.Diff(want, got))
 			}
 		}
@@ -267,7 +267,7 @@ func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.Corrupt() {
+				if p.corrupt {
 					t.Fatalf("a torn write is taken for damage: %v", p.Damage())
 				}
 				if !got.equal(&stored) && !got.equal(&now) {
@@ -328,8 +328,8 @@ func TestCorruptChangeIsDistinguishedFromTornTail(t *testing.T) {
 		if last {
 			wantFloor = 40
 		}
-		if p.Corrupt() == last || (p.Damage() == nil) != last {
-			t.Errorf("record %d: rotten %v, damage %v", i, p.Corrupt(), p.Damage())
+		if p.corrupt == last || (p.Damage() == nil) != last {
+			t.Errorf("record %d: rotten %v, damage %v", i, p.corrupt, p.Damage())
 		}
 		if floor := got.Channels[0].Position.Floor; floor != wantFloor {
 			t.Errorf("record %d: floor %d, want %d", i, floor, wantFloor)
@@ -360,8 +360,8 @@ func TestLostSnapshotBelowUpdatesIsDetected(t *testing.T) {
 	}
 	damage(t, m, positionsSlot0, func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
 	p, got := mustOpenPositions(t, m)
-	if floor := got.Channels[0].Position.Floor; !p.Corrupt() || floor != 12 {
-		t.Errorf("rotten %v, floor %d: 12 is what the update says, 100 skips messages", p.Corrupt(), floor)
+	if floor := got.Channels[0].Position.Floor; !p.corrupt || floor != 12 {
+		t.Errorf("rotten %v, floor %d: 12 is what the update says, 100 skips messages", p.corrupt, floor)
 	}
 	if _, err := Open(Options{FS: m, Dir: positionsDir, Log: emptyLog(t), PositionsDamaged: func(error, bool) {}}); fate.Of(err) != fate.Corrupt {
 		t.Errorf("a leader opens them without a word: %v", err)
@@ -463,15 +463,15 @@ func TestUpdateAfterAFailedCheckpointIsNoDamage(t *testing.T) {
 		t.Errorf("an update after a snapshot that was not stored: %v", err)
 	}
 	p, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{KeepPercent: 100}))
-	if p.Corrupt() || p.Damage() != nil || !slices.Equal(got.Channels[0].Position.Finished, []channel.Range{{From: 9, End: 10}}) {
-		t.Errorf("rotten %v, damage %v: %+v", p.Corrupt(), p.Damage(), got)
+	if p.corrupt || p.Damage() != nil || !slices.Equal(got.Channels[0].Position.Finished, []channel.Range{{From: 9, End: 10}}) {
+		t.Errorf("rotten %v, damage %v: %+v", p.corrupt, p.Damage(), got)
 	}
 	faulty.Decide(nil)
 	if err := s.Update(deferredAt(3, 30)); err != nil {
 		t.Fatal(err)
 	}
-	if p, got = mustOpenPositions(t, m.CrashClone(vfs.Crash{})); p.Corrupt() || p.Damage() != nil || got.Channels[0].Position.Deferred.Len() != 1 {
-		t.Errorf("with room: rotten %v, damage %v: %+v", p.Corrupt(), p.Damage(), got)
+	if p, got = mustOpenPositions(t, m.CrashClone(vfs.Crash{})); p.corrupt || p.Damage() != nil || got.Channels[0].Position.Deferred.Len() != 1 {
+		t.Errorf("with room: rotten %v, damage %v: %+v", p.corrupt, p.Damage(), got)
 	}
 }
 
