@@ -79,7 +79,7 @@ func (x *Consumer) run() {
 	defer x.credit.tick.Stop()
 	refresh := time.NewTimer(0)
 	defer refresh.Stop()
-	for {
+	for failures := 0; ; {
 		select {
 		case <-x.ctx.Done():
 			return
@@ -93,19 +93,26 @@ func (x *Consumer) run() {
 		case <-x.wake:
 		case <-refresh.C:
 		}
-		for _, address := range x.nodes() {
+		addresses, err := x.nodes()
+		for _, address := range addresses {
 			x.attach(address)
 		}
-		refresh.Reset(x.client.cfg.refresh - time.Duration(rand.Int64N(int64(x.client.cfg.refresh)/4+1)))
+		next := x.client.cfg.refresh - time.Duration(rand.Int64N(int64(x.client.cfg.refresh)/4+1))
+		if failures++; err == nil && len(addresses) > 0 {
+			failures = 0
+		} else {
+			next = min(next, pause(x.client.cfg, failures, rand.Float64()))
+		}
+		refresh.Reset(next)
 	}
 }
 
-// nodes returns the nodes to connect to.
-func (x *Consumer) nodes() []string {
+// nodes returns the nodes to connect to: after an error, only those that need no lookup.
+func (x *Consumer) nodes() ([]string, error) {
 	r := x.client.router
 	all := slices.Clone(x.client.cfg.nodes)
 	if r.lookup == nil {
-		return all
+		return all, nil
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, x.client.cfg.dialTimeout)
 	defer cancel()
@@ -121,7 +128,7 @@ func (x *Consumer) nodes() []string {
 			all = append(all, a)
 		}
 	}
-	return all
+	return all, err
 }
 
 // attach starts a goroutine that keeps a connection to a node, unless there is one.
@@ -135,12 +142,13 @@ func (x *Consumer) attach(address string) {
 	x.work.Go(func() { x.keep(address) })
 }
 
-// keep connects to a node until the consumer is closed, or until no lookup names the node.
+// keep connects to a node until the consumer is closed, or until the lookups no longer name the node.
 func (x *Consumer) keep(address string) {
 	defer func() {
 		x.mu.Lock()
-		defer x.mu.Unlock()
 		delete(x.attached, address)
+		x.mu.Unlock()
+		wake(x.wake) // other nodes may have replaced it
 	}()
 	for failures := 1; ; failures++ {
 		began := time.Now()
@@ -163,10 +171,12 @@ func (x *Consumer) keep(address string) {
 		case <-x.ctx.Done():
 			return
 		}
-		if !slices.Contains(x.client.cfg.nodes, address) && !slices.Contains(x.nodes(), address) {
-			return
+		if !slices.Contains(x.client.cfg.nodes, address) {
+			if named, err := x.nodes(); err == nil && !slices.Contains(named, address) {
+				return
+			}
 		}
-		wake(x.wake) // other nodes may have replaced it
+		wake(x.wake) // other nodes may lead now
 	}
 }
 
@@ -402,10 +412,11 @@ func (x *Consumer) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close consumer of %s/%s: messages are still being handled: %w", x.topic, x.channel, context.Cause(ctx))
 	}
-	for _, cn := range x.connections() {
+	all := x.connections() // later ones get no messages
+	for _, cn := range all {
 		cn.queue(command{name: cmdCLS})
 	}
-	for _, cn := range x.connections() {
+	for _, cn := range all {
 		select {
 		case <-cn.goodbye: // everything before it was executed
 		case <-cn.over:

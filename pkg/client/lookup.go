@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 // maxLookupBytes limits the response of a lookup.
@@ -41,24 +43,32 @@ func (l *lookups) producers(ctx context.Context, topic string) ([]string, error)
 // nodes returns the host:port of all nodes.
 func (l *lookups) nodes(ctx context.Context) ([]string, error) { return l.ask(ctx, "/nodes") }
 
-// ask merges the responses of the lookups. It fails only if all lookups fail.
+// slowLookup is how much longer than the first response the others may take.
+const slowLookup = 500 * time.Millisecond
+
+// ask queries all lookups at the same time, so that one that hangs does not prevent the others from
+// answering, and merges their responses. It fails only if none answers.
 func (l *lookups) ask(ctx context.Context, path string) ([]string, error) {
-	var all []string
-	var errs []error
-	for _, base := range l.cfg.lookups {
-		some, err := l.askOne(ctx, base+path)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, a := range some {
-			if !slices.Contains(all, a) {
-				all = append(all, a)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found, errs := make([][]string, len(l.cfg.lookups)), make([]error, len(l.cfg.lookups))
+	var asking sync.WaitGroup
+	for i, base := range l.cfg.lookups {
+		asking.Go(func() {
+			if found[i], errs[i] = l.askOne(ctx, base+path); errs[i] == nil {
+				time.AfterFunc(slowLookup, cancel)
 			}
-		}
+		})
 	}
-	if len(errs) == len(l.cfg.lookups) {
+	asking.Wait()
+	if !slices.Contains(errs, nil) {
 		return nil, errors.Join(errs...)
+	}
+	var all []string
+	for _, a := range slices.Concat(found...) {
+		if !slices.Contains(all, a) {
+			all = append(all, a)
+		}
 	}
 	return all, nil
 }
