@@ -316,7 +316,7 @@ func closed(c <-chan struct{}) bool {
 // next waits for the next message whose connection is still open. It returns nil if there are no
 // more messages.
 func (x *Consumer) next(ctx context.Context) *Message {
-	for {
+	for ctx.Err() == nil && x.ctx.Err() == nil && !closed(x.leaving) { // select would choose any
 		select {
 		case m := <-x.arrivals:
 			if !x.hand(m) {
@@ -331,6 +331,7 @@ func (x *Consumer) next(ctx context.Context) *Message {
 			return nil
 		}
 	}
+	return nil
 }
 
 // hand counts a message as delivered to the program. It returns false if the message must not be

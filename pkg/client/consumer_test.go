@@ -434,3 +434,35 @@ func TestUnusedTopicsAreForgotten(t *testing.T) {
 		t.Error("a hint does not count after a moment")
 	}
 }
+
+// Messages that have arrived are for the next loop once the context of this one has ended.
+func TestNoMessageIsTakenAfterTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 32
+		f := one(t, func(p peer) {
+			p.subscribed("RDY 64\n")
+			for i := range n {
+				p.message(fmt.Sprintf("%016x", i), "x")
+			}
+			p.drain()
+		})
+		c := f.client([]string{node})
+		x, err := c.Subscribe("t", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range n {
+			for m := range x.Messages(ended) {
+				t.Errorf("took %s", m.ID)
+				_ = m.Requeue(0)
+			}
+		}
+		end, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		_ = c.Close(end) // the broker does not answer CLS
+		f.playing.Wait()
+	})
+}
