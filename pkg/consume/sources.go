@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,11 @@ func (s *Sources) Live() int {
 		}
 	}
 	return n
+}
+
+// takes reports whether one of the sources is a consumer of a partition.
+func (s *Sources) takes(part *topic.Partition) bool {
+	return slices.ContainsFunc(s.local, func(k *localSource) bool { return k.part == part })
 }
 
 // covers reports whether a live source takes from a partition.

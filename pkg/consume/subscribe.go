@@ -307,10 +307,13 @@ func (j joiner) find(ctx context.Context) error {
 	return joiner{s}.relayAll(ctx)
 }
 
-// join adds consumers of partitions that are led here.
+// join adds consumers of partitions that are led here, except of those that it has joined before.
 func (j joiner) join(ctx context.Context, led []*host.Led) error {
 	s := j.s
 	for _, lp := range led {
+		if s.Sources.Load().takes(lp.Part) {
+			continue
+		}
 		if c, err := j.channel(lp); err != nil {
 			return err
 		} else if err = s.ask.Start.Move(ctx, c); err != nil {
@@ -326,13 +329,9 @@ func (j joiner) join(ctx context.Context, led []*host.Led) error {
 func (j joiner) joinOne(lp *host.Led) error {
 	s := j.s
 	r := &s.ask
-	c, err := j.channel(lp)
-	if err != nil {
-		return err
-	}
 	client := r.Client.ClientStats()
 	src := &localSource{part: lp.Part}
-	k, err := c.Join(topic.ConsumerOptions{
+	k, err := j.enter(lp, topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
 		Wake: s.wake, Serve: func() { serve(s) }, Owner: s, Name: client.Name(),
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
@@ -340,7 +339,7 @@ func (j joiner) joinOne(lp *host.Led) error {
 			src.gone.Store(true)
 			s.lost(reason)
 		},
-	}, s.c.o.MaxChannelConsumers)
+	})
 	if err != nil {
 		return err
 	}
@@ -352,6 +351,24 @@ func (j joiner) joinOne(lp *host.Led) error {
 		k.Leave()
 	}
 	return nil
+}
+
+// enter joins the channel of a partition. An ephemeral channel that was deleted with its last consumer
+// meanwhile is created again; a partition that this node has ceased to lead is NotLeading.
+func (j joiner) enter(lp *host.Led, o topic.ConsumerOptions) (*topic.Consumer, error) {
+	for {
+		c, err := j.channel(lp)
+		if err != nil {
+			return nil, err
+		}
+		k, err := c.Join(o, j.s.c.o.MaxChannelConsumers)
+		switch {
+		case errors.Is(err, host.ErrLedElsewhere):
+			return nil, fmt.Errorf("%s/%d: %w", j.s.ask.Topic, lp.Index, failure.NotLeading)
+		case !c.Ephemeral() || !errors.Is(err, failure.ChannelNotFound):
+			return k, err
+		}
+	}
 }
 
 // channel returns the channel of a partition. A missing ephemeral channel is created: the metadata

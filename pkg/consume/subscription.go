@@ -151,7 +151,7 @@ func (j joiner) joinAgain() {
 func (j joiner) joinNew() {
 	s := j.s
 	for _, lp := range s.topic.AllLed() {
-		if slices.ContainsFunc(s.Sources.Load().local, func(k *localSource) bool { return k.part == lp.Part }) {
+		if s.Sources.Load().takes(lp.Part) {
 			continue
 		}
 		if meta.IsEphemeral(s.ask.Channel) {

@@ -325,38 +325,44 @@ func (p *Partition) Channel(name string) *Channel {
 
 // RemoveChannel closes a channel and ends its consumers' subscriptions.
 func (p *Partition) RemoveChannel(name string) error {
-	c := p.Channel(name)
+	p.mu.Lock()
+	c := p.channels[name]
+	if c != nil {
+		p.forgetLocked(c)
+	}
+	p.mu.Unlock()
 	if c == nil {
 		return failure.ChannelNotFound
 	}
 	c.close(failure.ChannelNotFound)
-	return p.forget(c)
+	return p.Checkpoint()
 }
 
 // RemoveAbandoned removes a channel without consumers; one with consumers is kept. It reports
-// whether the channel was removed.
+// whether the channel was removed. It can be added again as soon as it is closed.
 func (p *Partition) RemoveAbandoned(name string) (bool, error) {
-	c := p.Channel(name)
-	if c == nil || !c.closeIfIdle() {
-		return c == nil, nil
-	}
-	return true, p.forget(c)
-}
-
-// forget removes a closed channel from the partition.
-func (p *Partition) forget(c *Channel) error {
 	p.mu.Lock()
-	if p.channels[c.name] == c {
-		delete(p.channels, c.name)
-		delete(p.restored, c.name)
-		if len(p.channels) == 0 {
-			p.backlog = p.visibleEnd()
-		}
-		p.list.Store(listOf(p.channels))
+	c := p.channels[name]
+	gone := c == nil || c.closeIfIdle()
+	if c != nil && gone {
+		p.forgetLocked(c)
 	}
 	p.mu.Unlock()
+	if c == nil || !gone {
+		return gone, nil
+	}
+	return true, p.Checkpoint()
+}
+
+// forgetLocked removes a channel from the partition.
+func (p *Partition) forgetLocked(c *Channel) {
+	delete(p.channels, c.name)
+	delete(p.restored, c.name)
+	if len(p.channels) == 0 {
+		p.backlog = p.visibleEnd()
+	}
+	p.list.Store(listOf(p.channels))
 	p.dirty.mark()
-	return p.Checkpoint()
 }
 
 func listOf(channels map[string]*Channel) *[]*Channel {
