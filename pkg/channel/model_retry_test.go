@@ -95,7 +95,8 @@ func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Du
 		}
 		delay *= time.Duration(rng.IntN(2))
 		p.note("resume %d after %v", x, delay)
-		RetriesOf(p.s).Resume(x, p.now, delay)
+		RetriesOf(p.s).Resume(x, e.taken.Add(-1), p.now, delay) // of an earlier park
+		RetriesOf(p.s).Resume(x, e.taken, p.now, delay)
 		if delay <= 0 && p.m.backOff(x) == 0 {
 			p.m.promote(p.now)
 		}
@@ -111,7 +112,7 @@ func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Du
 			p.m.enqueue(o)
 		} else {
 			p.m.deferUntil(o, p.now.Add(delay))
-			p.m.at[o].parked = true
+			p.m.at[o].parked, p.m.at[o].taken = true, p.now
 		}
 	}
 	return same(RetriesOf(p.s).Park(o, consumer, p.now, delay), want)

@@ -120,12 +120,12 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 	return nil
 }
 
-// Resume ends a Park: the message is requeued with a delay. A message that is no longer parked is
-// ignored.
-func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
+// Resume ends the Park at a time: the message is requeued with a delay. A message that is no longer
+// parked, or was parked again since, is ignored.
+func (r Retries) Resume(o seq.Offset, parked, now time.Time, delay time.Duration) {
 	s := r.state
 	slot, ok := s.slotOf(o)
-	if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed != byNote {
+	if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed != byNote || s.t.slots[slot].taken != s.nanos(parked) {
 		return
 	}
 	s.revision++

@@ -51,3 +51,31 @@ func TestMessageExpiresOnce(t *testing.T) {
 		s.UndoTake(0)
 	}
 }
+
+// TestLateResumeDoesNotEndLaterPark: a message that was delivered and requeued again before the
+// first requeue was recorded waits for the second.
+func TestLateResumeDoesNotEndLaterPark(t *testing.T) {
+	start := time.Unix(1000, 0)
+	s := New(0, false)
+	r := RetriesOf(s)
+	park := func(now time.Time) {
+		s.Expire(now, nil)
+		if got := s.Take(now, 1, time.Hour, 1, 1, nil); len(got) != 1 {
+			t.Fatalf("took %v at %v", got, now)
+		}
+		if err := r.Park(0, 1, now, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := start.Add(time.Second)
+	park(start)
+	park(again)
+	r.Resume(0, start, again, 0)
+	if state, _ := s.StateOf(0); state != Deferred {
+		t.Errorf("after the first requeue was recorded: %v", state)
+	}
+	r.Resume(0, again, again, 0)
+	if state, _ := s.StateOf(0); state != Ready {
+		t.Errorf("after the second requeue was recorded: %v", state)
+	}
+}

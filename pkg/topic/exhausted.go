@@ -108,7 +108,7 @@ func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay tim
 	data := x.attemptsLocked(o)
 	resume := func(error) {
 		c.mu.Lock()
-		r.Resume(o, c.p.o.Now(), delay)
+		r.Resume(o, now, c.p.o.Now(), delay)
 		arm := c.armLocked()
 		c.mu.Unlock()
 		c.arm(arm)
