@@ -276,3 +276,25 @@ func BenchmarkSoonest(b *testing.B) {
 		f.soonest(now, now+int64(soon), now+2*int64(soon))
 	}
 }
+
+// TestMovedMessagesArePacked: a copy that is deferred for long takes as little memory as the message
+// that it replaces.
+func TestMovedMessagesArePacked(t *testing.T) {
+	const n = 100
+	s := New(0, false)
+	for _, d := range s.Take(moveTime, 1, time.Minute, n, n, nil) {
+		if err := s.Requeue(d.Offset, 1, moveTime, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		Move(s, Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
+	}
+	if s.t.far.n != n || s.t.index.used != 0 {
+		t.Errorf("%d of %d copies are packed, and %d are not", s.t.far.n, n, s.t.index.used)
+	}
+	if err := check(s); err != nil {
+		t.Error(err)
+	}
+	if out := s.Take(moveTime.Add(time.Hour), 1, time.Minute, 2*n, 2*n, nil); len(out) != n || out[0].Offset != n || out[0].Attempts != 2 {
+		t.Errorf("%d of %d copies are delivered", len(out), n)
+	}
+}

@@ -53,8 +53,7 @@ func Move(s *State, c Copy, now time.Time) {
 	m.attempts = max(m.attempts, min(c.Attempts, MaxAttempts))
 	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 {
 		s.leave(slot)
-		s.t.intoDeferred(slot, nanos, addTime(nanos, c.Rest))
-		s.deferred++
+		putOff(s, slot, nanos, addTime(nanos, c.Rest))
 	}
 	s.advanceFloor()
 }
