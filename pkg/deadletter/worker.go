@@ -311,16 +311,16 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 }
 
 // dedupID returns the dedup id of a dead letter. It stores the letter once, even if a leader
-// publishes it and does not finish the message, and the next leader does both. A message that comes
-// to the channel again gets another id: one that was brought back has another offset, and a move of
-// the channel by an operator changes the count of moves. nil: an ephemeral channel, which ends with
-// its leader.
+// publishes it and does not finish the message, and the next leader does both, or if the message was
+// appended again meanwhile. A message that comes to the channel again gets another id: one that was
+// brought back has another offset, and a move of the channel by an operator changes the count of
+// moves. nil: an ephemeral channel, which ends with its leader.
 func (s *Source) dedupID(e *topic.Exhausted) []byte {
 	if e.Version == 0 {
 		return nil
 	}
 	id := []byte("dlq")
-	for _, n := range [...]uint64{e.Version, e.Moves, uint64(s.Partition), uint64(e.ID.Offset())} { //nolint:gosec // a partition is not negative
+	for _, n := range [...]uint64{e.Version, e.Moves, uint64(s.Partition), uint64(e.Origin)} { //nolint:gosec // a partition is not negative
 		id = strconv.AppendUint(append(id, '.'), n, 36) // decimal digits might exceed the limit of an id
 	}
 	return id

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -50,4 +51,21 @@ func TestFailureLastsUntilTheChannelIsServed(t *testing.T) {
 			t.Errorf("troubles %v, logged:\n%s", w.Troubles(), text)
 		}
 	})
+}
+
+// TestLetterOfMovedMessageHasTheSameID: a message may be appended again between the publish of its
+// letter and its finish.
+func TestLetterOfMovedMessageHasTheSameID(t *testing.T) {
+	s := Source{Topic: "t", Partition: 3}
+	id := func(at, origin seq.Offset) string {
+		e := topic.Exhausted{Version: 7, Moves: 1, Origin: origin}
+		e.ID = seq.NewMessageID(3, at)
+		return string(s.dedupID(&e))
+	}
+	if was, is := id(10, 10), id(50, 10); was != is {
+		t.Errorf("%s, and %s where it was moved to", was, is)
+	}
+	if one, other := id(50, 10), id(50, 50); one == other {
+		t.Errorf("two messages have the id %s", one)
+	}
 }

@@ -164,6 +164,7 @@ type Exhausted struct {
 	spent    channel.Spent
 	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
 	Version, Moves uint64
+	Origin         seq.Offset // of a copy that replaces an earlier message: see Address.Moves; otherwise its own
 }
 
 // Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine uses it.
@@ -203,8 +204,11 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	c.arm(arm)
 	defer k.at.Rest()
 	for i, x := range d.taken {
-		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves}
+		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves, Origin: x.Offset}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
+			if k.address != nil && k.address.Moves {
+				e.Origin = k.address.Offset
+			}
 			err = emit(&e)
 		}
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -209,4 +210,31 @@ func TestRateCountsOnlyDeliveredMessages(t *testing.T) {
 	want(t, "of an empty channel", r.take(9, b.now), "")
 	b.publish("a", "b", "c")
 	want(t, "at once", r.take(9, b.now), "a b c")
+}
+
+// A message that was appended again after a long requeue is exhausted where it is now.
+func TestExhaustedMessageNamesWhatItReplaces(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	b.p.o.Exhausted = func(*Channel) {}
+	c := b.channel("c", 1)
+	RetriesOf(c).SetPolicy(policy.Policy{MaxAttempts: 2, OnExhausted: policy.Drop}, nil)
+	r := b.join(c)
+	b.publish("a", "b")
+	want(t, "first", r.take(2, b.now), "a b")
+	r.requeue(b.now, time.Hour, "a")
+	r.requeue(b.now, 0, "b")
+	b.moved()
+	b.now = b.now.Add(time.Hour)
+	c.Tick(b.now)
+	want(t, "again", r.take(2, b.now), "b a")
+	r.requeue(b.now, 0, "a", "b")
+	got := map[string][2]seq.Offset{}
+	d := RetriesOf(c).NewDisposer()
+	defer d.Close()
+	if _, err := d.Take(b.now, 2, func(e *Exhausted) error { got[string(e.Body)] = [2]seq.Offset{e.ID.Offset(), e.Origin}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got["a"] != [2]seq.Offset{2, 0} || got["b"] != [2]seq.Offset{1, 1} {
+		t.Errorf("offsets and origins %v", got)
+	}
 }
