@@ -117,6 +117,7 @@ func TestTrashRetention(t *testing.T) {
 		{`{"retention_trash":"1h"}`, `"auto_retention_trash":false,"retention_trash":"1h0m0s","retention_trash_ms":3600000`},
 		{`{"retention_trash_ms":0}`, `"auto_retention_trash":false,"retention_trash":"0s","retention_trash_ms":0`},
 		{`{"retention_trash":"-1s"}`, `retention_trash must not be negative`},
+		{`{"retention_trash_ms":-9223372036854775807}`, `retention_trash_ms -9223372036854775807 is not between 0 and 9223372036854`},
 		{`{"retention_trash":"721h"}`, `retention of 721h0m0s in the trash`},
 	} {
 		if w := ask(h, http.MethodPatch, "/v1/topics/orders", test.patch); !strings.Contains(w.Body.String(), test.want) {

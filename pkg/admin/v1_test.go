@@ -313,8 +313,8 @@ func TestV1PublishRefusals(t *testing.T) {
 		{"?ttl=soon", "", "a", 400, "ttl"},
 		{"?key=" + strings.Repeat("k", 256), "", "a", 400, "key has 256 bytes"},
 		{"?dedup=" + strings.Repeat("d", 65), "", "a", 400, "dedup id has 65 bytes"},
-		{"", "application/json", `{"messages":[{"text":"a","ttl_ms":-1}]}`, 400, "ttl"},
-		{"", "application/json", `{"messages":[{"text":"a","delay_ms":9223372036854775807}]}`, 400, "delay"},
+		{"", "application/json", `{"messages":[{"text":"a","ttl_ms":-1}]}`, 400, "ttl_ms -1 is not between 0 and 315360000000"},
+		{"", "application/json", `{"messages":[{"text":"a","delay_ms":9223372036854775807}]}`, 400, "delay_ms 9223372036854775807 is not between 0 and "},
 		{"?delay=soon", "", "a", 400, "delay"},
 		{"?delay=-1s", "", "a", 400, "delay"},
 	} {

@@ -114,8 +114,8 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 		if d.ms != nil {
 			given := api.Duration(time.Duration(*d.ms) * time.Millisecond)
 			switch {
-			case *d.ms > math.MaxInt64/int64(time.Millisecond):
-				return api.Errorf(failure.Invalid, "%s_ms is %d, larger than any duration", d.name, *d.ms)
+			case *d.ms < 0 || *d.ms > math.MaxInt64/int64(time.Millisecond):
+				return api.Errorf(failure.Invalid, "%s_ms %d is not between 0 and %d", d.name, *d.ms, math.MaxInt64/int64(time.Millisecond))
 			case *d.value != nil && **d.value != given:
 				return api.Errorf(failure.Invalid, "%s and %[1]s_ms differ: give one of them", d.name)
 			}

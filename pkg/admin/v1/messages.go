@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -259,7 +258,11 @@ func (v messagesAPI) publishOf(r *http.Request, req api.Publish) (publish.Reques
 // messageOf checks one message. Its errors are *api.Error.
 func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
-	if err := optionsOf(&m).Apply(&out); err != nil {
+	ttl, err := durationOf("ttl", m.TTL, m.TTLMS, meta.MaxTTL)
+	if err != nil {
+		return out, err
+	}
+	if err := (web.Options{Key: m.Key, Dedup: m.Dedup, TTL: ttl}).Apply(&out); err != nil {
 		return out, api.Errorf(failure.Invalid, "%w", err)
 	}
 	if m.TraceIDHex != "" {
@@ -278,17 +281,14 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 		}
 		out.Body = []byte(m.Text)
 	}
-	delay := time.Duration(m.Delay)
-	if m.DelayMS != 0 {
-		delay = fromMilliseconds(m.DelayMS)
-	}
+	delay, err := durationOf("delay", m.Delay, m.DelayMS, l.MaxDefer)
 	switch {
 	case len(out.Body) == 0:
 		return out, api.Errorf(failure.Invalid, "message is empty")
 	case len(out.Body) > l.MaxMessage:
 		return out, api.Errorf(failure.TooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
-	case delay < 0 || delay > l.MaxDefer:
-		return out, api.Errorf(failure.Invalid, "delay %v is not between 0s and %v, the limit of the node (max-req-timeout)", delay, l.MaxDefer)
+	case err != nil:
+		return out, api.Errorf(failure.Invalid, "%w, the limit of the node (max-req-timeout)", err)
 	case delay > 0:
 		out.Delay = delay
 	}
@@ -304,21 +304,19 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	return out, nil
 }
 
-// optionsOf returns the options of a message.
-func optionsOf(m *api.Message) web.Options {
-	o := web.Options{Key: m.Key, Dedup: m.Dedup, TTL: time.Duration(m.TTL)}
-	if m.TTLMS != 0 {
-		o.TTL = fromMilliseconds(m.TTLMS)
+// durationOf returns a duration of a message, from 0 to a maximum, that is given as text or in
+// milliseconds.
+func durationOf(name string, text api.Duration, ms int64, most time.Duration) (time.Duration, error) {
+	switch d := time.Duration(text); {
+	case ms < 0 || ms > most.Milliseconds():
+		return 0, api.Errorf(failure.Invalid, "%s_ms %d is not between 0 and %d", name, ms, most.Milliseconds())
+	case ms > 0:
+		return time.Duration(ms) * time.Millisecond, nil
+	case d < 0 || d > most:
+		return 0, api.Errorf(failure.Invalid, "%s %v is not between 0s and %v", name, d, most)
+	default:
+		return d, nil
 	}
-	return o
-}
-
-// fromMilliseconds returns a time, or one that is out of every range.
-func fromMilliseconds(n int64) time.Duration {
-	if n < 0 || n > math.MaxInt64/int64(time.Millisecond) {
-		return -1
-	}
-	return time.Duration(n) * time.Millisecond
 }
 
 func partitionOf(text string) (*int, error) {
