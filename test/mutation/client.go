@@ -98,3 +98,35 @@ func consumerMistakes() []mistake {
 		},
 	}
 }
+
+// lookupMistakes concern how consumers of the Go client find nodes.
+func lookupMistakes() []mistake {
+	tests := []string{"./pkg/client"}
+	return []mistake{
+		{
+			name: "client: a consumer whose node is replaced waits for the next refresh", file: "pkg/client/consumer.go",
+			old: "		wake(x.wake) // other nodes may have replaced it\n", with: "",
+			tests: tests, run: "TestConsumerFollowsLookup",
+		},
+		{
+			name: "client: a consumer gives up its node because no lookup answers", file: "pkg/client/consumer.go",
+			old: "named, err := x.nodes(); err == nil && !slices", with: "named, _ := x.nodes(); !slices",
+			tests: tests, run: "TestConsumerFollowsLookup",
+		},
+		{
+			name: "client: a lookup that fails is asked at the next refresh", file: "pkg/client/consumer.go",
+			old: "			next = min(next, pause(x.client.cfg, failures, rand.Float64()))\n", with: "",
+			tests: tests, run: "TestConsumerStartsBeforeItsLookup",
+		},
+		{
+			name: "client: a lookup that hangs is waited for", file: "pkg/client/lookup.go",
+			old: "time.AfterFunc(slowLookup, cancel)", with: "time.AfterFunc(1000*slowLookup, cancel)",
+			tests: tests, run: "TestHangingLookupDoesNotHideTheOthers",
+		},
+		{
+			name: "client: a message is taken after the context has ended", file: "pkg/client/consumer.go",
+			old: "for ctx.Err() == nil && x.ctx.Err() == nil && !closed(x.leaving) {", with: "for x != nil {",
+			tests: tests, run: "TestNoMessageIsTakenAfterTheContextEnds",
+		},
+	}
+}

@@ -297,3 +297,50 @@ func confirmationMistakes() []mistake {
 		},
 	}
 }
+
+// deliveryMistakes concern rare moments of deliveries: a consumer that comes as another leaves, a
+// leadership or a requeue that ends late, a message that is moved.
+func deliveryMistakes() []mistake {
+	return []mistake{
+		{
+			name: "ephemeral: a consumer does not get the channel that the last one is deleting", file: "pkg/consume/subscribe.go",
+			old: "case !c.Ephemeral() || !errors.Is(err, failure.ChannelNotFound):", with: "case c != nil:",
+			tests: []string{"./pkg/broker"}, run: "TestEphemeralChannelIsJoinedWhileItsLastConsumerLeaves",
+		},
+		{
+			name: "subscription: a repeated one joins a partition twice", file: "pkg/consume/subscribe.go",
+			old: "if s.Sources.Load().takes(lp.Part) {", with: "if s.Sources.Load().takes(nil) {",
+			tests: []string{"./pkg/broker"}, run: "TestSubscriptionOutlastsLostLeadership",
+		},
+		{
+			name: "subscription: it fails with the leadership of one partition", file: "pkg/consume/subscribe.go",
+			old: "case errors.Is(err, host.ErrLedElsewhere):", with: "case c == nil:",
+			tests: []string{"./pkg/broker"}, run: "TestSubscriptionOutlastsLostLeadership",
+		},
+		{
+			name: "requeue: a record that comes late ends a later requeue", file: "pkg/channel/retry.go",
+			old: " || s.t.slots[slot].taken != s.nanos(parked)", with: "",
+			tests: []string{"./pkg/channel"}, run: "TestLateResumeDoesNotEndLaterPark",
+		},
+		{
+			name: "deferrals: a copy that is deferred for long is not packed", file: "pkg/channel/move.go",
+			old: "putOff(s, slot, nanos, addTime(nanos, c.Rest))", with: "s.t.intoDeferred(slot, nanos, addTime(nanos, c.Rest))\n\t\ts.deferred++",
+			tests: []string{"./pkg/channel"}, run: "TestMovedMessagesArePacked",
+		},
+		{
+			name: "dead letters: that of a message that was moved is another one", file: "pkg/deadletter/worker.go",
+			old: "uint64(e.Origin)}", with: "uint64(e.ID.Offset())}",
+			tests: []string{"./pkg/deadletter"}, run: "TestLetterOfMovedMessageHasTheSameID",
+		},
+		{
+			name: "dead letters: a message does not name what it replaces", file: "pkg/topic/exhausted.go",
+			old: "if k.address != nil && k.address.Moves {", with: "if false {",
+			tests: []string{"./pkg/topic"}, run: "TestExhaustedMessageNamesWhatItReplaces",
+		},
+		{
+			name: "settings: a large negative number of milliseconds becomes a time", file: "pkg/admin/v1/config.go",
+			old: "*d.ms < 0 || *d.ms > math", with: "*d.ms > math",
+			tests: []string{"./pkg/admin"}, run: "TestTrashRetention",
+		},
+	}
+}
