@@ -1,6 +1,9 @@
 package node
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+)
 
 func TestDiagnosisHasNoPasswords(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
@@ -13,6 +16,22 @@ func TestDiagnosisHasNoPasswords(t *testing.T) {
 	} {
 		if got := withoutPasswords(test.text); got != test.want {
 			t.Errorf("%s\ngot  %s\nwant %s", test.text, got, test.want)
+		}
+	}
+}
+
+// TestOptionsAreAnsweredWithoutPasswords: who may read options need not be an administrator.
+func TestOptionsAreAnsweredWithoutPasswords(t *testing.T) {
+	c := &runtimeConfig{}
+	c.options.Auth.HTTPAddresses = []string{"auth:4180", "https://ops:secret@auth.example/check?key=secret"}
+	c.options.Statsd.Address = "statsd://ops:secret@a:1"
+	for name, want := range map[string]any{
+		"auth_http_address": []string{"auth:4180", "https://REDACTED@auth.example/check?REDACTED"},
+		"statsd_address":    "statsd://REDACTED@a:1",
+		"max_rdy_count":     0,
+	} {
+		if got, known := c.Option(name); !known || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

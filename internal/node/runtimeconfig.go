@@ -42,10 +42,25 @@ func (c *runtimeConfig) Option(name string) (any, bool) {
 	key := strings.ReplaceAll(name, "_", "-")
 	for _, s := range c.options.Settings() {
 		if s.Key == key {
-			return s.JSON(), true
+			return shown(s.JSON()), true
 		}
 	}
 	return nil, false
+}
+
+// shown returns the value of a setting without the passwords in its URLs.
+func shown(v any) any {
+	switch v := v.(type) {
+	case string:
+		return withoutPasswords(v)
+	case []string:
+		all := make([]string, len(v))
+		for i := range v {
+			all[i] = withoutPasswords(v[i])
+		}
+		return all
+	}
+	return v
 }
 
 // SetOption implements nsqd.Config.

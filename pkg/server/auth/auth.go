@@ -100,7 +100,7 @@ func (c *Client) Grant(ctx context.Context, q Query, now time.Time) (*Grant, err
 			grant.until = now.Add(time.Duration(grant.ttl) * time.Second)
 			return grant, nil
 		}
-		failures = append(failures, fmt.Errorf("auth server %s: %w", addr, err))
+		failures = append(failures, fmt.Errorf("auth server %s: %w", shown(addr), err))
 	}
 	return nil, errors.Join(failures...)
 }
@@ -110,6 +110,18 @@ func endpoint(addr string) string {
 		return addr
 	}
 	return "http://" + addr + "/auth"
+}
+
+// shown returns an address for an error, without user and query, which may be secrets.
+func shown(addr string) string {
+	if !strings.Contains(addr, "://") {
+		return addr
+	}
+	u, err := url.Parse(addr)
+	if err != nil {
+		return "with an invalid address"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
 }
 
 // ask queries one server; one that answers a plain request with 403 and names
@@ -135,16 +147,12 @@ func (c *Client) ask(ctx context.Context, address string, q Query) (*Grant, erro
 func (c *Client) send(ctx context.Context, address string, q Query) (int, []byte, error) {
 	req, err := c.request(ctx, address, q)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, withoutAddress(err)
 	}
 	req.Header.Set("Accept", "application/vnd.nsq; version=1.0")
 	res, err := c.http.Do(req)
 	if err != nil {
-		// The address in the text would hold the secret.
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err
-		}
-		return 0, nil, err
+		return 0, nil, withoutAddress(err)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	err = errors.Join(err, res.Body.Close())
@@ -152,6 +160,14 @@ func (c *Client) send(ctx context.Context, address string, q Query) (int, []byte
 		err = errors.New("response too long")
 	}
 	return res.StatusCode, body, err
+}
+
+// withoutAddress returns the cause of a failed request: the address in the error has the secret.
+func withoutAddress(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
 }
 
 func (c *Client) request(ctx context.Context, address string, q Query) (*http.Request, error) {

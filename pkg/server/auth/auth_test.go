@@ -171,3 +171,20 @@ func TestGrantExpires(t *testing.T) {
 		t.Error("the ttl of 60 s is not kept")
 	}
 }
+
+// TestErrorsContainNoSecret: the errors are logged.
+func TestErrorsContainNoSecret(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	defer refuses.Close()
+	gone.Close()
+	host := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	for _, address := range []string{
+		"http://ops:p4ss@" + host(gone) + "/auth?key=p4ss", "http://ops:p4ss@" + host(refuses) + "/auth?key=p4ss", "http://ops:p4ss@[::1/auth", host(gone),
+	} {
+		_, err := newClient(t, Options{Addresses: []string{address}}).Grant(t.Context(), Query{Secret: "s3cret"}, time.Now())
+		if err == nil || strings.Contains(err.Error(), "p4ss") || strings.Contains(err.Error(), "s3cret") || !strings.HasPrefix(err.Error(), "auth server ") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
