@@ -232,6 +232,48 @@ func TestEachRequestNeedsItsRight(t *testing.T) {
 	}
 }
 
+// TestRefusedChangesOfUsersAreRecorded: once, and not those of strangers, and neither reads nor publishes.
+func TestRefusedChangesOfUsersAreRecorded(t *testing.T) {
+	f := newFake("t").withChannel("t", "c")
+	s, _, tokens := guardedServer(t, f)
+	for _, x := range []struct {
+		user, request string
+		lookup        bool
+		code          int
+		recorded      string // "" if nothing is
+	}{
+		{"reader", "POST /v1/topics/t/pause", false, 403, "t"},
+		{"reader", "POST /v1/topics/t/pause", false, 403, ""},
+		{"publisher", "POST /v1/topics/t/pause", false, 403, "t"},
+		{"reader", "POST /v1/topics/t/channels/c/empty?reason=x", false, 403, "t/c"},
+		{"reader", "POST /topic/delete?topic=t", true, 403, "t"},
+		{"reader", "POST /v1/access/users", false, 403, " "},
+		{"idle", "GET /v1/topics", false, 403, ""},
+		{"reader", "POST /v1/topics/t/messages", false, 403, ""},
+		{"", "POST /v1/topics/t/resume", false, 401, ""},
+	} {
+		h := s.Handler()
+		if x.lookup {
+			h = s.LookupHandler()
+		}
+		method, target, _ := strings.Cut(x.request, " ")
+		before := len(f.Journal().Acts())
+		if w := askAs(h, tokens[x.user], method, target, `{"password":"secret"}`); w.Code != x.code {
+			t.Errorf("%s by %s: %d %s", x.request, x.user, w.Code, w.Body)
+		}
+		acts := f.Journal().Acts()[before:]
+		if (x.recorded == "") != (len(acts) == 0) {
+			t.Errorf("%s by %s: %d acts", x.request, x.user, len(acts))
+		}
+		for _, a := range acts {
+			path, _, _ := strings.Cut(target, "?")
+			if a.Identity != x.user || a.Status != 403 || a.Verb != method+" "+path || a.Object != strings.TrimSpace(x.recorded) || !strings.Contains(a.Request, x.user) || strings.Contains(a.Request, "secret") {
+				t.Errorf("%s by %s: %+v", x.request, x.user, a)
+			}
+		}
+	}
+}
+
 // TestPublishIsRefusedBeforeItsBodyIsRead sends bodies that cannot be read.
 func TestPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	for _, target := range []string{"/pub?topic=t2", "/mpub?topic=t2", "/pub_ext?topic=t2&ext=%7B%7D", "/pubtrace?topic=t2", "/v1/topics/t2/messages"} {

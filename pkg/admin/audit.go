@@ -39,11 +39,8 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	if !changes(r) {
 		return a.next(w, r)
 	}
-	object := objectOf(r.URL)
-	act := meta.Act{
-		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(guard.CallerOf(r.Context()).Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
-		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(object, maxText), Reason: reasonOf(r), Before: a.state(object),
-	}
+	object, act := objectOf(r.URL), actOf(r, guard.CallerOf(r.Context()))
+	act.Before = a.state(object)
 	body := &firstBytes{r: r.Body}
 	secret := aboutAccess(r.URL.Path)
 	ctx, noted := web.WithAct(r.Context())
@@ -77,6 +74,14 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	return pattern
 }
 
+// actOf returns the act of a request, without its body and outcome.
+func actOf(r *http.Request, by guard.Caller) meta.Act {
+	return meta.Act{
+		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(by.Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
+		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(objectOf(r.URL), maxText), Reason: reasonOf(r),
+	}
+}
+
 // actionOf returns the name of an action in metrics. The number of names is bounded, because
 // clients do not choose them.
 func actionOf(method, pattern string) string {
@@ -104,7 +109,7 @@ func changes(r *http.Request) bool {
 	case v1.Owns(path):
 		return !strings.HasSuffix(path, "/messages") // publishers are no operators
 	}
-	for _, prefix := range []string{"/topic/", "/channel/", "/config/"} {
+	for _, prefix := range []string{"/topic/", "/channel/", "/config/", "/debug/setblockrate", "/debug/freememory"} {
 		if strings.HasPrefix(path, prefix) {
 			return true
 		}

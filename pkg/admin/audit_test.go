@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -69,6 +70,28 @@ func TestOperatorActsAreRecorded(t *testing.T) {
 	}
 	if got := clipped(strings.Repeat("ä", 300), 100); len(got) > 100 || !strings.HasSuffix(got, "ä...") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestEveryChangeIsRecorded asks for each endpoint of both addresses that may change something and does not need an
+// administrator.
+func TestEveryChangeIsRecorded(t *testing.T) {
+	for i, rights := range []map[string]need{(&Options{}).needs(rightsOfV1, rightsOfNode), rightsOfLookup} {
+		f := orders()
+		s := serverOf(t, f)
+		h := []http.Handler{s.Handler(), s.LookupHandler()}[i]
+		for pattern, n := range rights {
+			method, path, _ := strings.Cut(pattern, " ")
+			if method == http.MethodGet || n.always || n.right == access.Publish || strings.HasPrefix(path, "/debug/pprof") {
+				continue
+			}
+			before := len(f.Journal().Acts())
+			path = strings.NewReplacer("{topic}", "none", "{channel}", "c", "{partition}", "0", "{node}", "n9", "{user}", "u", "{id}", "x").Replace(path)
+			w := ask(h, method, path+"?topic=none&channel=c", "{}")
+			if acts := f.Journal().Acts(); len(acts) != before+1 || acts[before].Verb != method+" "+path {
+				t.Errorf("%s: answered %d, recorded %+v", pattern, w.Code, acts[before:])
+			}
+		}
 	}
 }
 

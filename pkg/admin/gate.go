@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // gate lets requests in that have the right which their endpoint needs.
@@ -27,9 +29,21 @@ type gate struct {
 	next  func(http.ResponseWriter, *http.Request) string
 
 	refused    func() // is called for each request that is not let in
+	record     func(context.Context, meta.Act)
 	log        *slog.Logger
 	complaints complaint.Book
+	recorded   complaint.Rare[refusal]
 }
+
+// A change that a user may not make is recorded once in refusalEvery for each user and endpoint, and at most
+// maxRefusals are in that time: otherwise a user without rights could fill the audit log.
+const (
+	refusalEvery = time.Hour
+	maxRefusals  = 100
+)
+
+// refusal is a change that a user tried.
+type refusal struct{ user, pattern string }
 
 // serve answers a request, or refuses it before anything is read of its body or recorded.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
@@ -56,10 +70,22 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 		}
 		if err != nil {
 			g.refuse(w, r, err)
+			g.recordRefusal(r, caller, pattern, err)
 			return ""
 		}
 	}
 	return g.next(w, r.WithContext(guard.WithCaller(r.Context(), caller)))
+}
+
+// recordRefusal adds to the audit log that a user tried a change without the right to it. Callers without an identity
+// are only in the node's log.
+func (g *gate) recordRefusal(r *http.Request, c guard.Caller, pattern string, err error) {
+	if c.Name() == "" || failure.Of(err).Code != failure.Forbidden || !changes(r) || !g.recorded.IsNew(refusal{c.Name(), pattern}, c.At) {
+		return
+	}
+	a := actOf(r, c)
+	a.Request, a.Status = clipped(err.Error(), maxRequest), http.StatusForbidden
+	g.record(r.Context(), a)
 }
 
 // permit returns why a caller may not send a request; nil if he may.

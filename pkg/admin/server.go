@@ -34,8 +34,8 @@ func New(o Options) (*Server, error) {
 	o.V1.ConfigFrom = o.ConfigFrom
 	api := v1.New(o.V1)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
-	node := o.handler((&gate{
-		guard: o.Guard, refused: o.ObserveRefusal, log: o.Logger, needs: o.needs(rightsOfV1, rightsOfNode), open: o.anonymous(),
+	node := o.handler(o.gate(&gate{
+		needs: o.needs(rightsOfV1, rightsOfNode),
 		match: func(r *http.Request) string {
 			if v1.Owns(r.URL.Path) {
 				return api.Match(r)
@@ -54,8 +54,15 @@ func New(o Options) (*Server, error) {
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
 	found := lookupRoutes(lookups, answers)
-	gated := &gate{guard: o.Guard, refused: o.ObserveRefusal, log: o.Logger, needs: rightsOfLookup, open: o.anonymous(), match: found.Match, next: found.Serve}
+	gated := o.gate(&gate{needs: rightsOfLookup, match: found.Match, next: audited{o.V1.Broker, o.ObserveAct, found.Serve}.serve})
 	return &Server{node: node, lookup: o.handler(gated.serve), patterns: [2][]string{append(routes.Patterns(), api.Patterns()...), found.Patterns()}}, nil
+}
+
+// gate completes the gate of an address.
+func (o *Options) gate(g *gate) *gate {
+	g.guard, g.refused, g.record, g.log, g.open = o.Guard, o.ObserveRefusal, o.V1.Broker.RecordAct, o.Logger, o.anonymous()
+	g.recorded.Every, g.recorded.Most = refusalEvery, maxRefusals
+	return g
 }
 
 // needs returns all rights of an address.
