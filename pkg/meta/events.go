@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -48,6 +49,8 @@ func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux b
 		return describeChannel(c), false
 	case ChangeAccess:
 		return describeAccess(c), false
+	case RecordAct:
+		return describeAct(&c.Act), false
 	case ElectLeaders, AlterISR, StartReassign, FinishReassign, YieldLeader:
 		return describePartitions(s, c, r, before), true
 	}
@@ -66,6 +69,14 @@ func Membership(was, is *State) (found []*Event) {
 		}
 	}
 	return found
+}
+
+// describeAct describes a refused join: other acts are known by their effects.
+func describeAct(a *Act) Event {
+	if a.Verb != ActJoin || a.Status < http.StatusBadRequest {
+		return Event{}
+	}
+	return Event{Kind: "join_refused", Object: a.Object, What: "node at " + a.Actor + " was refused: " + a.Request}
 }
 
 func describeNode(c Command, r *Result) Event {

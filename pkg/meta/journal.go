@@ -42,7 +42,10 @@ func (a *Act) bytes() int {
 	return n
 }
 
-// RecordAct adds to the audit log.
+// ActJoin is the verb of a node's request to join the cluster: the only act that is not an operator's.
+const ActJoin = "JOIN"
+
+// RecordAct adds to the audit log. A refused join is also an event.
 type RecordAct struct {
 	Act Act `json:"act"` // its Index is ignored
 }

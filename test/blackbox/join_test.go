@@ -73,7 +73,11 @@ func TestNodeJoinsByToken(t *testing.T) {
 			t.Errorf("the audit log lacks %s:\n%s", want, log)
 		}
 	}
-	if strings.Contains(log, strings.TrimSpace(string(secret))) {
+	events := as("events", "--object", "n5")
+	if !strings.Contains(log, "403") || !strings.Contains(events, "join_refused") || !strings.Contains(events, "join token is for another node") {
+		t.Errorf("a refused join is not in the audit log or in the events:\n%s%s", log, events)
+	}
+	if strings.Contains(log+events, strings.TrimSpace(string(secret))) {
 		t.Error("the audit log contains the token")
 	}
 	as("node", "join-token", "create", "n6", "--out", token+"-6")

@@ -83,10 +83,14 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 		return errors.New("not in a cluster")
 	}
 	if s.IsLeader() {
-		if err := meta.CheckLevel(s.View(), r.Levels); err != nil {
-			return err
+		err := meta.CheckLevel(s.View(), r.Levels)
+		if err == nil {
+			err = n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied}, r.Proof)
 		}
-		return n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied}, r.Proof)
+		if err != nil {
+			recordRefusal(ctx, n, s, r.From, err)
+		}
+		return err
 	}
 	leader, _ := s.Leader()
 	m, ok := s.Members().Configuration().Find(leader)

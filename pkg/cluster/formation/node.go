@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -74,6 +75,7 @@ type Node struct {
 	self      identity
 	admission chan struct{}     // holds one: nodes are admitted one at a time
 	told      map[string]string // address to the last logged refusal; used by Start
+	refused   complaint.Rare[refusal]
 
 	mu    sync.Mutex // guards the fields below
 	word  promises
@@ -94,7 +96,7 @@ func New(o Options) *Node {
 	return &Node{
 		o: o, self: identity{o.Node, o.Address, o.Session}, admission: make(chan struct{}, 1),
 		told: map[string]string{}, moved: map[meta.NodeID]relocation{},
-		word: promises{joined: o.HasState},
+		word: promises{joined: o.HasState}, refused: complaint.Rare[refusal]{Every: refusalEvery, Most: maxRefusals},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -75,11 +76,39 @@ func redeem(ctx context.Context, n *Node, s *raftstore.Store, who identity, proo
 // record adds the use of a join token to the audit log. If that fails, the node joins all the same:
 // the token's own record in the metadata says who used it.
 func record(ctx context.Context, n *Node, s *raftstore.Store, who identity, t *access.JoinToken) {
-	_, err := s.Propose(ctx, meta.RecordAct{Act: meta.Act{
-		At: t.Used, Node: n.self.Node, Actor: who.Address, Identity: "node " + string(who.Node), Agent: "brokerd",
-		Verb: "JOIN", Object: string(who.Node), Request: "join token " + t.ID, Status: http.StatusOK,
-	}})
-	if err != nil {
-		n.o.Logger.Warn("join not recorded in the audit log: metadata cannot be changed", "node", who.Node, "token", t.ID, "error", err)
+	recordJoin(ctx, n, s, who, meta.Act{At: t.Used, Request: "join token " + t.ID, Status: http.StatusOK})
+}
+
+func recordJoin(ctx context.Context, n *Node, s *raftstore.Store, who identity, a meta.Act) {
+	a.Node, a.Actor, a.Identity, a.Agent = n.self.Node, complaint.Short(who.Address), "node "+complaint.Short(string(who.Node)), "brokerd"
+	a.Verb, a.Object = meta.ActJoin, complaint.Short(string(who.Node))
+	if _, err := s.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
+		n.o.Logger.Warn("join not recorded in the audit log: metadata cannot be changed", "node", who.Node, "status", a.Status, "error", err)
 	}
+}
+
+// Refusals are recorded once in refusalEvery for each node and reason, and at most maxRefusals in that time: a
+// refused node may be started again and again, and whoever reaches the cluster address chooses its id.
+const (
+	refusalEvery = time.Hour
+	maxRefusals  = 20
+)
+
+// refusal is why a node was refused.
+type refusal struct {
+	node   meta.NodeID
+	reason string
+}
+
+// recordRefusal adds a permanent refusal of a node to the audit log, and to the events. Only the leader calls it.
+func recordRefusal(ctx context.Context, n *Node, s *raftstore.Store, who identity, err error) {
+	now, why := time.Now(), complaint.Short(err.Error())
+	if !final(err) || !n.refused.IsNew(refusal{who.Node, why}, now) {
+		return
+	}
+	status := http.StatusConflict
+	if errors.Is(err, ErrJoinToken) {
+		status = http.StatusForbidden
+	}
+	recordJoin(ctx, n, s, who, meta.Act{At: now.UnixNano(), Request: why, Status: status})
 }

@@ -3,6 +3,8 @@ package formation
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -68,6 +71,58 @@ func (w *world) members() (ids []string) {
 	return ids
 }
 
+// joins returns the joins in the audit log.
+func (w *world) joins() (admitted, refused []*meta.Act) {
+	w.t.Helper()
+	j := meta.JournalOf(w.leader().open().View())
+	for _, a := range j.Acts() {
+		switch {
+		case a.Verb != meta.ActJoin:
+			w.t.Errorf("audit log: %+v", a)
+		case a.Status < http.StatusBadRequest:
+			admitted = append(admitted, a)
+		default:
+			refused = append(refused, a)
+		}
+	}
+	told := 0
+	for _, e := range j.Events(0) {
+		if e.Kind == "join_refused" {
+			told++
+		}
+	}
+	if told != len(refused) {
+		w.t.Errorf("%d refused joins, %d events", len(refused), told)
+	}
+	return admitted, refused
+}
+
+// TestOtherRefusalsAreRecorded: not only those for a token. A node that may succeed later is not refused for good.
+func TestOtherRefusalsAreRecorded(t *testing.T) {
+	inWorld(t, []string{"n1"}, 1, func(t *testing.T, w *world) {
+		w.start("n1")
+		w.formed(1, 1)
+		n := w.process("n1").node
+		for _, r := range []request{
+			{Kind: askJoin, From: identity{"n2", "n1", 7}, Fresh: true},
+			{Kind: askJoin, From: identity{"n3", "n3", 8}},
+			{Kind: askJoin, From: identity{meta.NodeID(strings.Repeat("x", 1<<13)), strings.Repeat("y", 1<<13), 9}},
+		} {
+			r.Levels = level.Supported()
+			if err := n.letIn(t.Context(), r); !final(err) {
+				t.Errorf("%.10s: %v", r.From.Node, err)
+			}
+		}
+		for i := range 2 * maxRefusals { // strangers do not fill the audit log
+			_ = n.letIn(t.Context(), request{Kind: askJoin, From: identity{meta.NodeID(fmt.Sprint("s", i)), "s", 7}})
+		}
+		_, refused := w.joins()
+		if len(refused) != maxRefusals || refused[0].Status != http.StatusConflict || !strings.Contains(refused[0].Request, ErrAddressTaken.Error()) {
+			t.Errorf("audit log: %d entries, the first %+v", len(refused), refused[0])
+		}
+	})
+}
+
 func TestJoinTokenAdmitsItsNodeOnce(t *testing.T) {
 	three := []string{"n1", "n2", "n3"}
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
@@ -94,10 +149,19 @@ func TestJoinTokenAdmitsItsNodeOnce(t *testing.T) {
 		if got := w.members(); len(got) != 3 {
 			t.Fatalf("members %v", got)
 		}
+		_, refused := w.joins()
+		if len(refused) != 4 { // n5 without its file counts once
+			t.Errorf("refused joins in the audit log: %+v", refused)
+		}
+		for _, a := range refused {
+			if a.Identity != "node "+a.Object || a.Status != http.StatusForbidden || !strings.Contains(a.Request, "no valid join token: ") || strings.Contains(a.Request, token) || strings.Contains(a.Request, late) {
+				t.Errorf("audit log: %+v", a)
+			}
+		}
 		w.give("n4", token)
 		w.start("n4")
 		w.formed(4, 4)
-		acts := meta.JournalOf(w.leader().open().View()).Acts()
+		acts, _ := w.joins()
 		if len(acts) != 1 || acts[0].Verb != "JOIN" || acts[0].Object != "n4" || acts[0].Identity != "node n4" || acts[0].Request != "join token "+token[4:20] {
 			t.Errorf("audit log: %+v", acts)
 		}
@@ -163,8 +227,8 @@ func TestJoinTokenOutlastsRefusals(t *testing.T) {
 		if err := join(identity{"n2", "n2", 8}); !errors.Is(err, ErrJoinToken) {
 			t.Errorf("another process at its address: %v", err)
 		}
-		if acts := meta.JournalOf(s.View()).Acts(); len(acts) != 1 {
-			t.Errorf("%d entries in the audit log", len(acts))
+		if acts, refused := w.joins(); len(acts) != 1 || len(refused) != 0 {
+			t.Errorf("audit log: %+v, refused %+v", acts, refused)
 		}
 	})
 }
@@ -186,8 +250,8 @@ func TestJoinTokenIsNotRequiredByDefault(t *testing.T) {
 		w.start("n5")
 		w.formed(5, 5)
 		all := raftstore.AccessOf(w.leader().open()).JoinTokens()
-		if acts := meta.JournalOf(w.leader().open().View()).Acts(); len(all) != 1 || all[0].Used == 0 || len(acts) != 1 {
-			t.Errorf("tokens %+v, %d entries in the audit log", all, len(acts))
+		if acts, refused := w.joins(); len(all) != 1 || all[0].Used == 0 || len(acts) != 1 || len(refused) != 0 {
+			t.Errorf("tokens %+v, %d and %d entries in the audit log", all, len(acts), len(refused))
 		}
 	})
 }
