@@ -105,6 +105,41 @@ func everywhere(partitions []int, f func(i int) error) error {
 	return err
 }
 
+// tally counts in how many partitions of a topic a change was made, or may have been.
+type tally struct{ made, unsure atomic.Int64 }
+
+// note counts the outcome of a change in one partition, and returns it.
+func (c *tally) note(err error) error {
+	switch {
+	case err == nil:
+		c.made.Add(1)
+	case fate.Of(err) != fate.Refused:
+		c.unsure.Add(1)
+	}
+	return err
+}
+
+// outcome returns the error of a change of several partitions, the errors of which are joined in err. If some of
+// them are, or may be, changed, that of another one does not describe the whole: it may say that nothing was
+// changed.
+func (c *tally) outcome(partitions int, err error) error {
+	made, unsure := c.made.Load(), c.unsure.Load()
+	if err == nil || made+unsure == 0 || partitions == 1 {
+		return err
+	}
+	text := fmt.Sprintf("changed in %d of %d partitions", made, partitions)
+	if unsure > 0 {
+		text += fmt.Sprintf(", perhaps in %d more", unsure)
+	}
+	return fate.Mark(fmt.Errorf("%s: %v", text, err), fate.Uncertain)
+}
+
+// changeEverywhere is everywhere for a change.
+func changeEverywhere(partitions []int, f func(i int) error) error {
+	var c tally
+	return c.outcome(len(partitions), everywhere(partitions, func(i int) error { return c.note(f(i)) }))
+}
+
 // partitionsOf returns the numbers of a topic's partitions.
 func partitionsOf(t *meta.Topic) []int {
 	all := make([]int, len(t.Partitions))
@@ -119,7 +154,7 @@ func (o *Contents) changeChannel(ctx context.Context, name, channel string, verb
 	if err != nil {
 		return err
 	}
-	return everywhere(partitionsOf(t), func(i int) error {
+	return changeEverywhere(partitionsOf(t), func(i int) error {
 		_, err := atLeader(ctx, o.node, askChange, name, i, changeArgs{channelAt: channelAt{name, channel, i}, Verb: verb})
 		return err
 	})
@@ -131,7 +166,7 @@ func (o *Contents) EmptyTopic(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return everywhere(partitionsOf(t), func(i int) error {
+	return changeEverywhere(partitionsOf(t), func(i int) error {
 		_, err := atLeader(ctx, o.node, askEmpty, name, i, partitionAt{name, i})
 		return err
 	})

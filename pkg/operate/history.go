@@ -153,12 +153,18 @@ func (m operatorMove) move(ctx context.Context) error {
 	if err := m.save(ctx, saved); err != nil {
 		return err
 	}
-	return errors.Join(planned, fan.Join(len(moves), askTogether, func(i int) error {
+	var c tally
+	err := fan.Join(len(moves), askTogether, func(i int) error {
 		x := &moves[i]
 		a := changeArgs{channelAt{m.topic.Name, m.channel, x.Partition}, verbSeek, &SeekTo{Offset: new(seq.Offset(x.Target))}}
 		_, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a)
-		return err
-	}))
+		return c.note(err)
+	})
+	asked := 1
+	if m.partition == host.AnyPartition {
+		asked = len(m.topic.Partitions)
+	}
+	return c.outcome(asked, errors.Join(planned, err))
 }
 
 // PlanMove returns the effect of SeekChannel, or with nil of EmptyChannel, without changing
@@ -267,7 +273,11 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 	if err != nil {
 		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
 	}
-	return undo(ctx, o.node, all[i])
+	u, err := undo(ctx, o.node, all[i])
+	if err != nil { // the channel exists now
+		err = fate.Mark(fmt.Errorf("%s/%s is created; repeat the restore with replace: %v", name, channel, err), fate.Uncertain)
+	}
+	return u, err
 }
 
 // replaceChannel gives a channel the settings of the deleted one of the same name, and saves its position.
@@ -291,20 +301,21 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	u := api.UndoneMove{
 		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
 	}
+	var c tally
 	err := fan.Join(len(v.Partitions), askTogether, func(i int) error {
 		p := v.Partitions[i]
 		gone, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{channelAt{v.Topic, v.Channel, p.Partition}, p})
 		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: gone}
-		return err
+		return c.note(err)
 	})
 	if err != nil {
-		return u, fmt.Errorf("undo incomplete; repeat it: %w", err)
+		return u, fmt.Errorf("undo incomplete; repeat it: %w", c.outcome(len(v.Partitions), err))
 	}
 	_, err = o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
-	if errors.Is(err, failure.SavedNotFound) {
-		err = nil // another request did the same
+	if err == nil || errors.Is(err, failure.SavedNotFound) { // another request did the same
+		return u, nil
 	}
-	return u, err
+	return u, fate.Mark(fmt.Errorf("undo incomplete; repeat it: the channel is moved, but the saved position is kept: %v", err), fate.Uncertain)
 }
 
 // saveDeleted saves the position of a channel that is about to be deleted. A partition whose leader

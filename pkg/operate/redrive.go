@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -116,6 +117,9 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 			part = deadletter.Processed{Skipped: part.Skipped}
 		}
 		s.Add(part)
+		if err != nil && s.Letters > 0 && !a.DryRun { // the error of this partition may say that nothing was changed
+			err = fate.Mark(fmt.Errorf("%d dead letters are processed, others are not; repeat the command: %v", s.Letters, err), fate.Uncertain)
+		}
 		if err != nil {
 			return s, err
 		}
@@ -173,17 +177,25 @@ func (p Policies) ChannelDefaults() policy.Policy { return p.o.node.Meta.Setting
 // CreateChannel creates a channel of an existing topic, with a policy. An existing channel is no
 // error, and is not changed.
 func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
-	if meta.IsEphemeral(c.Channel) && c.Filter != "" {
-		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", failure.InvalidConfig, c.Channel)
-	}
-	if meta.IsEphemeral(c.Channel) && c.Policy != (policy.Policy{}) {
-		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", failure.InvalidConfig, c.Channel)
+	if err := checkEphemeral(c); err != nil {
+		return err
 	}
 	err := p.o.node.topics.EnsureChannel(ctx, c)
 	if h := p.o.node.host.Lookup(c.Topic); h != nil && err == nil {
 		h.Use()
 	}
 	return err
+}
+
+// checkEphemeral refuses settings that an ephemeral channel cannot have.
+func checkEphemeral(c meta.CreateChannel) error {
+	switch {
+	case meta.IsEphemeral(c.Channel) && c.Filter != "":
+		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", failure.InvalidConfig, c.Channel)
+	case meta.IsEphemeral(c.Channel) && c.Policy != (policy.Policy{}):
+		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", failure.InvalidConfig, c.Channel)
+	}
+	return nil
 }
 
 // AlterChannel changes a durable channel, at every leader of its topic.
