@@ -23,6 +23,7 @@ type channelCreateOptions struct {
 	policy  policyOptions
 	from    string
 	filter  string
+	dry     bool
 }
 
 func newChannelCreateCommand(g *globals) *cobra.Command {
@@ -34,7 +35,7 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 ones those published from then on, unless --from names another position. Creating an existing channel does nothing.
 A channel of an ordered topic has --order strict, unless key is given; none is refused.`,
 	}, func(cmd *cobra.Command, at target) error {
-		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered, Filter: o.filter}
+		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered, Filter: o.filter, DryRun: o.dry}
 		order, err := orderOf(cmd, o.order)
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 		if note := o.note(c, req.From, before, g.env.now()); note != "" && !g.quiet {
 			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note) // an error of stderr cannot be reported
 		}
-		return g.show(cmd, channelView(c))
+		return g.show(cmd, channelView(c).dry(o.dry))
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
 	o.addFlags(cmd)
@@ -75,6 +76,7 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
 	orderVar(cmd, &o.order)
+	planVar(cmd, &o.dry)
 	o.policy.addFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
 	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
@@ -112,6 +114,7 @@ type channelAlterOptions struct {
 	order  string
 	filter string
 	all    bool
+	dry    bool
 }
 
 func newChannelAlterCommand(g *globals) *cobra.Command {
@@ -144,10 +147,12 @@ and stays finished when the filter is altered; after a seek back it is evaluated
 		if req == (api.AlterChannel{}) {
 			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
 		}
+		req.DryRun = o.dry
 		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
 			return g.client.AlterChannel(ctx, at.topic, at.channel, req)
-		}, channelView)
+		}, func(c *api.Channel) view { return channelView(c).dry(o.dry) })
 	})
+	planVar(cmd, &o.dry)
 	o.policy.addFlags(cmd.Flags(), "")
 	orderVar(cmd, &o.order)
 	cmd.Flags().StringVar(&o.filter, "filter", "", "from now on, deliver only the messages that `EXPR` chooses; '' removes the filter")

@@ -158,6 +158,19 @@ func addTry(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("dry-run", false, "show what it is of without changing anything")
 }
 
+// planVar adds --dry-run of a change that the cluster can plan.
+func planVar(cmd *cobra.Command, dry *bool) {
+	cmd.Flags().BoolVar(dry, "dry-run", false, "check whether it is possible, and show the result, without changing anything")
+}
+
+// dry says that nothing was changed, if that is so.
+func (v view) dry(is bool) view {
+	if !is {
+		return v
+	}
+	return v.then(func(p *page) { p.line("dry run: nothing was changed") })
+}
+
 // try shows what a command, empty or delete, would be of, if the cluster permits it.
 func (g *globals) try(cmd *cobra.Command, at target, warning string) error {
 	said := func(p *page) { p.line("dry run: %s", warning) }

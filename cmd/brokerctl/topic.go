@@ -24,7 +24,7 @@ func newTopicCommand(g *globals) *cobra.Command {
 		newTopicEmptyCommand(g), newTopicDeleteCommand(g), newTopicRestoreCommand(g))
 	cmd.AddCommand(topicfile.Commands(&topicfile.Host{
 		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout }, Show: g.showAnswer,
-		Usage: func(err error) error { return usageError("%w", err) },
+		Usage: func(err error) error { return usageError("%w", err) }, Partial: partial,
 	})...)
 	return cmd
 }

@@ -71,7 +71,7 @@ func (o *topicCreateOptions) request(cmd *cobra.Command, name string) (api.Creat
 func newTopicAlterCommand(g *globals) *cobra.Command {
 	var o configOptions
 	var replicas int
-	var wait bool
+	var wait, dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "alter TOPIC",
 		Short: "Change settings of a topic",
@@ -91,6 +91,12 @@ partitions at a time; repeat the command for the rest, or use --wait to continue
 		if wait && patch.Replicas == nil {
 			return usageError("--wait requires --replicas: other changes take effect at once")
 		}
+		if dry {
+			try := func(ctx context.Context) (*api.Topic, error) {
+				return g.client.Insights.TryAlterTopic(ctx, at.topic, patch)
+			}
+			return answer(cmd, g, try, func(t *api.Topic) view { return topicView(t).dry(true) })
+		}
 		return alterTopic(cmd, g, at.topic, patch, wait)
 	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -103,6 +109,8 @@ partitions at a time; repeat the command for the rest, or use --wait to continue
 	o.addFlags(cmd.Flags())
 	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "replicas per partition")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every partition has that many replicas")
+	planVar(cmd, &dry)
+	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	return cmd
 }
 
@@ -134,6 +142,7 @@ func replicated(t *api.Topic) (text string, done bool) {
 
 func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 	var total int
+	var dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "add-partitions TOPIC --partitions N",
 		Short: "Add partitions to a topic",
@@ -145,8 +154,13 @@ a partition: set --key-from first if its publishers name none.`,
 		if total < 1 {
 			return usageError("--partitions must be set to the total number of partitions")
 		}
-		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.AddPartitions(ctx, at.topic, total) }, topicView)
+		add := g.client.AddPartitions
+		if dry {
+			add = g.client.Insights.TryAddPartitions
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return add(ctx, at.topic, total) }, func(t *api.Topic) view { return topicView(t).dry(dry) })
 	})
 	cmd.Flags().IntVarP(&total, "partitions", "p", 0, "total number of partitions")
+	planVar(cmd, &dry)
 	return cmd
 }

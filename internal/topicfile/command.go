@@ -28,6 +28,8 @@ type Host struct {
 	Timeout func() time.Duration // of a request
 	Show    func(*cobra.Command, accessctl.Answer) error
 	Usage   func(error) error // marks an error of the command line
+	// Partial reports what was done before an error.
+	Partial func(ctx context.Context, err error, did string) error
 }
 
 // Commands returns the commands, for the group topic.
@@ -132,7 +134,7 @@ channels that are not in it, stay as they are: nothing is deleted. New channels 
 
 Each change is a request of its own: if one fails, those before it have been made, and repeating the command continues.
 An alteration of replicas adds or removes replicas of a few partitions at a time; repeat the import until no change is
-left.`,
+left. --dry-run asks the cluster whether it would accept each change.`,
 		Example: `  brokerctl topic import topics.yaml --dry-run
   brokerctl topic export --context staging | brokerctl topic import - --context prod`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -162,7 +164,11 @@ left.`,
 					if dryRun {
 						return fmt.Errorf("%s would be refused: %w", s.Object, err)
 					}
-					return fmt.Errorf("%s: %w (%d of %d changes were made)", s.Object, err, i, len(steps))
+					err = fmt.Errorf("%s: %w", s.Object, err)
+					if i == 0 {
+						return err
+					}
+					return h.Partial(cmd.Context(), err, fmt.Sprintf("%d of %d changes made", i, len(steps)))
 				}
 			}
 			return h.Show(cmd, imported(steps, dryRun))

@@ -25,7 +25,7 @@ type Step struct {
 	Change string `json:"change"`
 
 	do    func(ctx context.Context, c *api.Client) error
-	check func(ctx context.Context, c *api.Client) error // asks the cluster whether it would be accepted; nil: it cannot be asked
+	check func(ctx context.Context, c *api.Client) error // asks the cluster whether it would be accepted; nil: another step does
 }
 
 // planOf returns the changes that make the cluster like a file: topics before channels, since a
@@ -42,7 +42,7 @@ func planOf(f *File, now existing) (steps []Step, err error) {
 	for i := range f.Topics {
 		t := &f.Topics[i]
 		for k := range t.Channels {
-			more, err := ofChannel(t.Name, &t.Channels[k], now.channels[t.Name+"/"+t.Channels[k].Name])
+			more, err := ofChannel(t, now.topics[t.Name] != nil, &t.Channels[k], now.channels[t.Name+"/"+t.Channels[k].Name])
 			if err != nil {
 				return nil, err
 			}
@@ -54,22 +54,23 @@ func planOf(f *File, now existing) (steps []Step, err error) {
 
 func ofTopic(want *Topic, is *api.Topic) (steps []Step, err error) {
 	name := want.Name
-	add := func(change string, do func(context.Context, *api.Client) error) {
-		steps = append(steps, Step{Object: name, Change: change, do: do})
+	add := func(change string, do, check func(context.Context, *api.Client) error) {
+		steps = append(steps, Step{name, change, do, check})
 	}
 	if is == nil {
 		req := api.CreateTopic{Name: name, Config: want.Config}
 		trial := req
 		trial.DryRun = true
+		for i := range want.Channels {
+			trial.Channels = append(trial.Channels, want.Channels[i].create())
+		}
 		diff, err := differences(want.Config, struct{}{})
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, Step{
-			Object: name, Change: "create topic: " + diff.String(),
-			do:    func(ctx context.Context, c *api.Client) error { _, err := c.CreateTopic(ctx, req); return err },
-			check: func(ctx context.Context, c *api.Client) error { _, err := c.CreateTopic(ctx, trial); return err },
-		})
+		add("create topic: "+diff.String(),
+			func(ctx context.Context, c *api.Client) error { _, err := c.CreateTopic(ctx, req); return err },
+			func(ctx context.Context, c *api.Client) error { _, err := c.CreateTopic(ctx, trial); return err })
 		is = &api.Topic{}
 	} else {
 		diff, err := differences(want.Config, is.Config.Patch())
@@ -89,6 +90,9 @@ func ofTopic(want *Topic, is *api.Topic) (steps []Step, err error) {
 			add(fmt.Sprintf("partitions: %d -> %d", is.Config.Partitions, total), func(ctx context.Context, c *api.Client) error {
 				_, err := c.AddPartitions(ctx, name, total)
 				return err
+			}, func(ctx context.Context, c *api.Client) error {
+				_, err := c.Insights.TryAddPartitions(ctx, name, total)
+				return err
 			})
 			delete(diff, "partitions")
 		}
@@ -97,33 +101,56 @@ func ofTopic(want *Topic, is *api.Topic) (steps []Step, err error) {
 			if err := diff.into(&patch); err != nil {
 				return nil, err
 			}
-			add(diff.String(), func(ctx context.Context, c *api.Client) error { _, err := c.AlterTopic(ctx, name, patch); return err })
+			add(diff.String(),
+				func(ctx context.Context, c *api.Client) error { _, err := c.AlterTopic(ctx, name, patch); return err },
+				func(ctx context.Context, c *api.Client) error {
+					_, err := c.Insights.TryAlterTopic(ctx, name, patch)
+					return err
+				})
 		}
 	}
 	if want.Paused != nil && *want.Paused != is.Paused {
-		add(pauseText(*want.Paused), func(ctx context.Context, c *api.Client) error { return c.PauseTopic(ctx, name, *want.Paused) })
+		add(pauseText(*want.Paused), func(ctx context.Context, c *api.Client) error { return c.PauseTopic(ctx, name, *want.Paused) }, nil)
 	}
 	return steps, nil
 }
 
-func ofChannel(topic string, want *Channel, is *api.Channel) (steps []Step, err error) {
-	add := func(change string, do func(context.Context, *api.Client) error) {
-		steps = append(steps, Step{Object: topic + "/" + want.Name, Change: change, do: do})
+// create returns the request to create the channel.
+func (want *Channel) create() api.CreateChannel {
+	req := api.CreateChannel{Name: want.Name, Policy: want.Policy}
+	if want.Order != nil {
+		req.Order = *want.Order
+	}
+	if want.Filter != nil {
+		req.Filter = *want.Filter
+	}
+	return req
+}
+
+// ofChannel returns the changes of a channel. The channels of a topic that does not exist yet are checked with
+// the topic.
+func ofChannel(topic *Topic, exists bool, want *Channel, is *api.Channel) (steps []Step, err error) {
+	name := topic.Name
+	add := func(change string, do func(context.Context, *api.Client) error, check func(context.Context, *api.Client) (*api.Channel, error)) {
+		s := Step{Object: name + "/" + want.Name, Change: change, do: do}
+		if exists && check != nil {
+			s.check = func(ctx context.Context, c *api.Client) error { _, err := check(ctx, c); return err }
+		}
+		steps = append(steps, s)
 	}
 	wanted := api.AlterChannel{Order: want.Order, Filter: want.Filter, Policy: want.Policy}
 	if is == nil {
-		req := api.CreateChannel{Name: want.Name, Policy: want.Policy}
-		if want.Order != nil {
-			req.Order = *want.Order
-		}
-		if want.Filter != nil {
-			req.Filter = *want.Filter
-		}
+		req, trial := want.create(), want.create()
+		trial.DryRun = true
 		diff, err := differences(wanted, struct{}{})
 		if err != nil {
 			return nil, err
 		}
-		add("create channel: "+diff.String(), func(ctx context.Context, c *api.Client) error { _, err := c.CreateChannel(ctx, topic, req); return err })
+		add("create channel: "+diff.String(),
+			func(ctx context.Context, c *api.Client) error { _, err := c.CreateChannel(ctx, name, req); return err },
+			func(ctx context.Context, c *api.Client) (*api.Channel, error) {
+				return c.CreateChannel(ctx, name, trial)
+			})
 		is = &api.Channel{}
 	} else {
 		diff, err := differences(wanted, is.Settings())
@@ -135,16 +162,22 @@ func ofChannel(topic string, want *Channel, is *api.Channel) (steps []Step, err 
 			if err := diff.into(&patch); err != nil {
 				return nil, err
 			}
-			add(diff.String(), func(ctx context.Context, c *api.Client) error {
-				_, err := c.AlterChannel(ctx, topic, want.Name, patch)
-				return err
-			})
+			trial := patch
+			trial.DryRun = true
+			add(diff.String(),
+				func(ctx context.Context, c *api.Client) error {
+					_, err := c.AlterChannel(ctx, name, want.Name, patch)
+					return err
+				},
+				func(ctx context.Context, c *api.Client) (*api.Channel, error) {
+					return c.AlterChannel(ctx, name, want.Name, trial)
+				})
 		}
 	}
 	if want.Paused != nil && *want.Paused != is.Paused {
 		add(pauseText(*want.Paused), func(ctx context.Context, c *api.Client) error {
-			return c.PauseChannel(ctx, topic, want.Name, *want.Paused)
-		})
+			return c.PauseChannel(ctx, name, want.Name, *want.Paused)
+		}, nil)
 	}
 	return steps, nil
 }

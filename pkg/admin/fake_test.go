@@ -145,11 +145,42 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 // fakePlans plans topics of a fake.
 type fakePlans struct{ *fake }
 
-func (f fakePlans) PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+func (f fakePlans) PlanTopic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error) {
 	if _, there := f.topics[name]; there {
 		return nil, failure.TopicExists
 	}
-	return &meta.Topic{Name: name, Config: cfg.WithDefaults(1, false), Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1"}}}}, nil
+	t := &meta.Topic{Name: name, Config: cfg.WithDefaults(1, false), Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1"}}}, Channels: map[string]*meta.Channel{}}
+	for _, c := range channels {
+		t.Channels[c.Channel] = &meta.Channel{Name: c.Channel, Order: c.Order, Policy: c.Policy, Filter: c.Filter}
+	}
+	return t, nil
+}
+
+func (f fakePlans) PlanAlter(name string, change func(*meta.TopicConfig)) (*meta.Topic, error) {
+	t := *f.topics[name]
+	change(&t.Config)
+	return &t, t.Config.Validate()
+}
+
+func (f fakePlans) PlanPartitions(name string, total int) (*meta.Topic, error) {
+	t := *f.topics[name]
+	t.Partitions = make([]meta.Partition, total)
+	return &t, nil
+}
+
+func (f fakePlans) PlanChannel(c meta.Command) (*meta.Topic, error) {
+	name, ch := "", meta.Channel{}
+	switch c := c.(type) {
+	case meta.CreateChannel:
+		name, ch = c.Topic, meta.Channel{Name: c.Channel, Order: c.Order, Policy: c.Policy, Filter: c.Filter}
+	case meta.AlterChannel:
+		name, ch = c.Topic, *f.topics[c.Topic].Channels[c.Channel]
+		ch.Policy = c.Policy.Apply(ch.Policy)
+	}
+	t := *f.topics[name]
+	t.Channels = maps.Clone(t.Channels)
+	t.Channels[ch.Name] = &ch
+	return &t, nil
 }
 
 func (fakePlans) MessageLimit(context.Context) (int, meta.NodeID) { return 10, "n2" }

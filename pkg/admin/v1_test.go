@@ -392,6 +392,36 @@ func TestTopicIsPlanned(t *testing.T) {
 	}
 }
 
+// A dry run is refused for what the change would be refused for, has its result, and is no act.
+func TestChangesAreTriedOut(t *testing.T) {
+	const channel = "/v1/topics/orders/channels"
+	for request, want := range map[string]string{
+		`PATCH /v1/topics/orders?dry_run=true {"ttl":"1h"}`:                                                                  `"ttl":"1h0m0s"`,
+		`PATCH /v1/topics/orders?dry_run=true {"ttl":"-1h"}`:                                                                 `"invalid"`,
+		`PATCH /v1/topics/orders?dry_run=true {"ext":true}`:                                                                  `cannot be altered`,
+		`PATCH /v1/topics/orders {"dry_run":true}`:                                                                           `unknown field`,
+		`POST /v1/topics/orders/partitions {"partitions":9,"dry_run":true}`:                                                  `"partition":8`,
+		`POST /v1/topics/orders/partitions {"partitions":1,"dry_run":true}`:                                                  `cannot be lowered`,
+		`POST ` + channel + ` {"name":"new","filter":"key == \"a\"","dry_run":true}`:                                         `"filter":"key == \"a\""`,
+		`POST ` + channel + ` {"name":"new","filter":"key ==","dry_run":true}`:                                               `"invalid"`,
+		`POST ` + channel + ` {"name":"new","order":"none","from":{"to":"middle"},"dry_run":true}`:                           `must be start or end`,
+		`PATCH ` + channel + `/bill {"policy":{"max_attempts":7},"dry_run":true}`:                                            `"max_attempts":7`,
+		`PATCH ` + channel + `/bill {"policy":{"on_exhausted":"x"},"dry_run":true}`:                                          `"invalid"`,
+		`PATCH ` + channel + `/none {"policy":{"max_attempts":7},"dry_run":true}`:                                            `"not_found"`,
+		`POST /v1/topics {"name":"new","config":{},"channels":[{"name":"a"},{"name":"b","order":"key"}],"dry_run":true}`:     `"order":"key"`,
+		`POST /v1/topics {"name":"new","config":{},"channels":[{"name":"a"},{"name":"b","filter":"key =="}],"dry_run":true}`: `channel b: `,
+		`POST /v1/topics {"name":"new","config":{},"channels":[{"name":"a"}]}`:                                               `nothing was changed`,
+	} {
+		f := orders()
+		method, rest, _ := strings.Cut(request, " ")
+		target, body, _ := strings.Cut(rest, " ")
+		w := ask(serverOf(t, f).Handler(), method, target, body)
+		if !strings.Contains(w.Body.String(), want) || len(f.calls) > 0 || strings.Contains(request, `"dry_run":true`) && method == "POST" && len(f.Journal().Acts()) > 0 {
+			t.Errorf("%s: %d %s, called %v, %d acts", request, w.Code, w.Body, f.calls, len(f.Journal().Acts()))
+		}
+	}
+}
+
 // What a dry run of a deletion answers is what would be deleted, to callers that may delete it.
 func TestWhatHurtsIsTriedOut(t *testing.T) {
 	for request, want := range map[string]string{

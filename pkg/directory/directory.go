@@ -84,29 +84,6 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	return r.Topic, notApplied(host.Concerning(err, ""))
 }
 
-// PlanTopic returns the topic that CreateTopic would create or return now, or its error, without creating
-// anything.
-func (d *Directory) PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error) {
-	if !meta.ValidTopicName(name) {
-		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
-	}
-	cfg, assignment, err := d.place(name, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if is := d.o.Meta.Topic(name); is != nil {
-		if !is.Config.AsAskedFor(cfg) {
-			return nil, fmt.Errorf("topic %s: %w", name, failure.TopicExists)
-		}
-		return is, nil
-	}
-	t := &meta.Topic{Name: name, Config: cfg, Partitions: make([]meta.Partition, len(assignment))}
-	for i, ids := range assignment {
-		t.Partitions[i] = meta.Partition{Replicas: ids, ISR: ids, Leader: ids[0], Epoch: 1}
-	}
-	return t, nil
-}
-
 // ProposeNew proposes a creation, charged to the requester's creation limit. there means that it
 // exists already, according to this node's metadata.
 func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {
@@ -259,31 +236,44 @@ func (d *Directory) createWithChannels(ctx context.Context, name string) error {
 
 // AlterTopic applies change to a topic's configuration, and returns once this node has the result.
 func (d *Directory) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
-	t, err := d.Topic(name)
+	c, err := d.alteration(name, change)
 	if err != nil {
 		return err
 	}
-	c := meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Was: t.Config, Will: t.Config}
-	change(&c.Will)
 	return d.Change(ctx, name, c)
+}
+
+func (d *Directory) alteration(name string, change func(*meta.TopicConfig)) (c meta.AlterTopic, err error) {
+	t, err := d.Topic(name)
+	if err != nil {
+		return c, err
+	}
+	c = meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Was: t.Config, Will: t.Config}
+	change(&c.Will)
+	return c, nil
 }
 
 // AddPartitions grows a topic to a number of partitions.
 func (d *Directory) AddPartitions(ctx context.Context, name string, total int) error {
-	t, err := d.Topic(name)
+	c, err := d.addition(name, total)
 	if err != nil {
 		return err
 	}
+	return d.Change(ctx, name, c)
+}
+
+func (d *Directory) addition(name string, total int) (c meta.AddPartitions, err error) {
+	t, err := d.Topic(name)
+	if err != nil {
+		return c, err
+	}
 	add := total - len(t.Partitions)
 	if add <= 0 || total > seq.MaxPartitions {
-		return fmt.Errorf("%w: %q has %d partitions, %d requested", failure.InvalidConfig, name, len(t.Partitions), total)
+		return c, fmt.Errorf("%w: %q has %d partitions, %d requested", failure.InvalidConfig, name, len(t.Partitions), total)
 	}
-	var assignment [][]meta.NodeID
-	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
-	if err != nil {
-		return host.OfThisIncarnation(err)
-	}
-	return d.Change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
+	c = meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions)}
+	d.o.Meta.Read(func(s *meta.State) { c.Assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
+	return c, host.OfThisIncarnation(err)
 }
 
 // DeleteTopic deletes a topic, its channels and its messages, and disconnects its consumers.
@@ -354,9 +344,7 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 	if err != nil {
 		return err
 	}
-	if h.Config().Config.Ordered && !order.Some() {
-		order = policy.Strict
-	}
+	order = orderIn(h.Config().Config, order)
 	c.Order = order
 	if meta.IsEphemeral(channel) {
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())

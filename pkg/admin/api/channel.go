@@ -70,7 +70,8 @@ type CreateChannel struct {
 	Filter string `json:"filter,omitempty"`
 	// From is the start of a new channel. nil: the first channel of a topic starts with all
 	// stored messages, any other with messages published from now on.
-	From *Seek `json:"from,omitempty"`
+	From   *Seek `json:"from,omitempty"`
+	DryRun bool  `json:"dry_run,omitempty"` // only return the channel that would be created
 }
 
 // ChannelCounts counts the messages of a channel. The totals count since the present leaders of
@@ -267,5 +268,6 @@ type AlterChannel struct {
 	Ordered *bool        `json:"ordered,omitempty"` // the same as order strict, or none
 	Order   *string      `json:"order,omitempty"`   // none, strict or key
 	Policy  *PolicyPatch `json:"policy,omitempty"`
-	Filter  *string      `json:"filter,omitempty"` // "": removes the filter
+	Filter  *string      `json:"filter,omitempty"`  // "": removes the filter
+	DryRun  bool         `json:"dry_run,omitempty"` // only return the channel that would be left
 }

@@ -108,7 +108,7 @@ func (c *Client) AlterTopic(ctx context.Context, name string, patch ConfigPatch)
 
 // AddPartitions raises the number of partitions of a topic to total.
 func (c *Client) AddPartitions(ctx context.Context, name string, total int) (*Topic, error) {
-	return post[Topic](ctx, &c.t, path("topics", name, "partitions"), AddPartitions{total})
+	return post[Topic](ctx, &c.t, path("topics", name, "partitions"), AddPartitions{Partitions: total})
 }
 
 // PauseTopic stops or resumes the transfer of messages from a topic to its channels.

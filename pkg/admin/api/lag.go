@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 )
 
@@ -66,4 +67,16 @@ func (o Insights) Lag(ctx context.Context, topic, channel string) (*Lag, error) 
 // Consumers returns the consumers of all channels.
 func (o Insights) Consumers(ctx context.Context) (*ConsumerList, error) {
 	return into[ConsumerList](ctx, o.t, path("consumers"))
+}
+
+// TryAlterTopic returns the topic that AlterTopic would leave, without counts, or the error with which it would be
+// refused.
+func (o Insights) TryAlterTopic(ctx context.Context, name string, patch ConfigPatch) (*Topic, error) {
+	out := new(Topic)
+	return out, o.t.send(ctx, http.MethodPatch, path("topics", name)+"?dry_run=true", patch, out)
+}
+
+// TryAddPartitions returns the topic that AddPartitions would leave, likewise.
+func (o Insights) TryAddPartitions(ctx context.Context, name string, total int) (*Topic, error) {
+	return post[Topic](ctx, o.t, path("topics", name, "partitions"), AddPartitions{Partitions: total, DryRun: true})
 }

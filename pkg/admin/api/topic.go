@@ -76,11 +76,14 @@ type CreateTopic struct {
 	Name   string      `json:"name"`
 	Config ConfigPatch `json:"config"`
 	DryRun bool        `json:"dry_run,omitempty"` // only return the topic that would be created
+	// Channels are to be created in the topic: they are checked, with DryRun only.
+	Channels []CreateChannel `json:"channels,omitempty"`
 }
 
 // AddPartitions raises the number of partitions of a topic.
 type AddPartitions struct {
-	Partitions int `json:"partitions"` // in total
+	Partitions int  `json:"partitions"`        // in total
+	DryRun     bool `json:"dry_run,omitempty"` // only return the topic that would be left
 }
 
 // Topic describes a topic, its partitions and its channels.

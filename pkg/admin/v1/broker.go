@@ -31,9 +31,12 @@ type TopicWriter interface {
 	PauseTopic(ctx context.Context, name string, paused bool) error
 }
 
-// Plans says what the creation of a topic would do.
+// Plans says what changes of topics and channels would do.
 type Plans interface {
-	PlanTopic(name string, cfg meta.TopicConfig) (*meta.Topic, error)
+	PlanTopic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error)
+	PlanAlter(name string, change func(*meta.TopicConfig)) (*meta.Topic, error)
+	PlanPartitions(name string, total int) (*meta.Topic, error)
+	PlanChannel(c meta.Command) (*meta.Topic, error)
 	MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -86,24 +87,9 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	if !meta.ValidChannelName(req.Name) {
-		return answer{}, failure.InvalidChannel
-	}
-	order, err := orderOf(req.Order, req.Ordered)
-	if err == nil && req.Order != "" { // "": the topic's order
-		err = permitOrder(t, order)
-	}
+	web.ActOf(r.Context()).DryRun = req.DryRun
+	c, err := v.topics.newChannel(r, t, req)
 	if err != nil {
-		return answer{}, err
-	}
-	patch, err := patchPolicy(req.Policy)
-	if err != nil {
-		return answer{}, err
-	}
-	if err := permitLetters(r, t.Name, req.Name, patch, policy.Policy{}, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
-		return answer{}, err
-	}
-	if err := validFilter(req.Filter); err != nil {
 		return answer{}, err
 	}
 	var from operate.SeekTo
@@ -112,21 +98,57 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if req.DryRun {
+		return v.plan(r, c, req.Name)
+	}
 	existed := v.exists(r.Context(), t, req.Name)
-	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Order: order, Policy: patch.Apply(policy.Policy{}), Filter: req.Filter}
 	if err := v.policies.CreateChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}
 	if req.From != nil && !existed {
 		from.Unsaved = true
 		if err := v.topics.broker.SeekChannel(r.Context(), t.Name, req.Name, from); err != nil {
-			return answer{}, err
+			return answer{}, halfDone("the channel is created, but not moved to the position from: seek it", err)
 		}
 	}
 	if t, err = v.topics.known(r); err != nil {
 		return answer{}, err
 	}
 	return v.made(r, t, req.Name, existed)
+}
+
+// newChannel checks a request for a channel of a topic, and returns its command.
+func (v topicsAPI) newChannel(r *http.Request, t *meta.Topic, req api.CreateChannel) (c meta.CreateChannel, err error) {
+	if !meta.ValidChannelName(req.Name) {
+		return c, failure.InvalidChannel
+	}
+	c = meta.CreateChannel{Topic: t.Name, Channel: req.Name, Filter: req.Filter}
+	if c.Order, err = orderOf(req.Order, req.Ordered); err != nil {
+		return c, err
+	}
+	if req.Order != "" { // "": the topic's order
+		if err := permitOrder(t, c.Order); err != nil {
+			return c, err
+		}
+	}
+	patch, err := patchPolicy(req.Policy)
+	if err != nil {
+		return c, err
+	}
+	c.Policy = patch.Apply(policy.Policy{})
+	if err := permitLetters(r, t.Name, req.Name, patch, policy.Policy{}, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
+		return c, err
+	}
+	return c, validFilter(req.Filter)
+}
+
+// plan returns the channel that a change would leave.
+func (v channelsAPI) plan(r *http.Request, c meta.Command, name string) (answer, error) {
+	t, err := v.topics.plans.PlanChannel(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.info(r.Context(), t, name))
 }
 
 // made returns a created channel.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -151,6 +152,7 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	order, err := orderIn(req)
 	if err == nil && order != nil {
 		err = permitOrder(t, *order)
@@ -180,6 +182,9 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, e
 	}
 	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Order: order, Policy: &patch, Filter: req.Filter}
+	if req.DryRun {
+		return v.plan(r, c, channel)
+	}
 	if err := v.policies.AlterChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}

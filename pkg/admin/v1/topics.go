@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -34,7 +35,7 @@ func (v topicsAPI) route(t *API) {
 	t.handle("GET /v1/topics", v.list)
 	t.handle("POST /v1/topics", v.create)
 	t.handle("GET /v1/topics/{topic}", v.describe)
-	t.handle("PATCH /v1/topics/{topic}", v.of(v.alter))
+	t.handleTry("PATCH /v1/topics/{topic}", v.of(v.alter))
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
 	t.handleTry("POST /v1/topics/{topic}/empty", v.of(v.empty))
@@ -126,8 +127,12 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	if !meta.ValidTopicName(req.Name) {
 		return answer{}, failure.InvalidTopic
+	}
+	if len(req.Channels) > 0 && !req.DryRun {
+		return answer{}, api.Errorf(failure.Invalid, "channels are checked with dry_run, and created by POST /v1/topics/%s/channels: nothing was changed", req.Name)
 	}
 	if err := guard.CallerOf(r.Context()).Allow(access.Demand{Right: access.Manage, Topic: req.Name}); err != nil {
 		return answer{}, err
@@ -147,7 +152,7 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.DryRun {
-		return v.plan(r, req.Name, cfg)
+		return v.plan(r, req, cfg)
 	}
 	_, missing := v.broker.Topic(req.Name)
 	t, err := v.broker.CreateTopic(r.Context(), req.Name, cfg)
@@ -160,18 +165,33 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 	return success(v.info(r.Context(), t))
 }
 
-// plan returns the topic that a request would create.
-func (v topicsAPI) plan(r *http.Request, name string, cfg meta.TopicConfig) (answer, error) {
-	web.ActOf(r.Context()).DryRun = true
-	t, err := v.plans.PlanTopic(name, cfg)
+// plan returns the topic that a request would create, with the channels that are to be created in it.
+func (v topicsAPI) plan(r *http.Request, req api.CreateTopic, cfg meta.TopicConfig) (answer, error) {
+	t, err := v.plans.PlanTopic(req.Name, cfg)
 	if err != nil {
 		return answer{}, err
 	}
-	out := apiTopic(v.broker.Cluster().ClusterID, t, nil)
+	channels := make([]meta.CreateChannel, len(req.Channels))
+	for i := range req.Channels {
+		if channels[i], err = v.newChannel(r, t, req.Channels[i]); err != nil {
+			e := apiError(err)
+			e.Message = fmt.Sprintf("channel %.64s: %s", req.Channels[i].Name, e.Message)
+			return answer{}, e
+		}
+	}
+	if t, err = v.plans.PlanTopic(req.Name, cfg, channels...); err != nil {
+		return answer{}, err
+	}
+	out := v.planned(t)
 	if out.MessageLimit, _ = v.plans.MessageLimit(r.Context()); t.Config.MaxMessage > 0 {
 		out.MessageLimit = min(out.MessageLimit, t.Config.MaxMessage)
 	}
 	return success(out)
+}
+
+// planned describes a topic as a change would leave it, without counts.
+func (v topicsAPI) planned(t *meta.Topic) api.Topic {
+	return apiTopic(v.broker.Cluster().ClusterID, t, nil)
 }
 
 func (v topicsAPI) describe(r *http.Request) (answer, error) {
@@ -189,6 +209,10 @@ func (v topicsAPI) info(ctx context.Context, t *meta.Topic) api.Topic {
 
 func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	var patch api.ConfigPatch
+	dry, err := isDryRun(r)
+	if err != nil {
+		return answer{}, err
+	}
 	if err := readJSON(r, &patch); err != nil {
 		return answer{}, err
 	}
@@ -205,16 +229,31 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := permitLetters(r, t.Name, "*", letters, t.Config.Channels, v.policies.ChannelDefaults()); err != nil {
 		return answer{}, err
 	}
-	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
-		_ = patchConfig(c, patch) // checked above
-	})
-	if err == nil && patch.Replicas != nil {
-		_, err = v.broker.FitReplicas(r.Context(), t.Name)
+	change := func(c *meta.TopicConfig) { _ = patchConfig(c, patch) } // checked above
+	if dry {
+		t, err := v.plans.PlanAlter(t.Name, change)
+		if err != nil {
+			return answer{}, err
+		}
+		return success(v.planned(t))
 	}
-	if err != nil {
+	if err := v.broker.AlterTopic(r.Context(), t.Name, change); err != nil {
 		return answer{}, err
 	}
+	if patch.Replicas != nil {
+		if _, err := v.broker.FitReplicas(r.Context(), t.Name); err != nil {
+			return answer{}, halfDone("the settings are changed, but not all replicas: repeat the request for the rest", err)
+		}
+	}
 	return v.describe(r)
+}
+
+// halfDone returns the error of a change of which the first part was made. The error of the second one may
+// say that nothing was changed.
+func halfDone(done string, err error) error {
+	e := api.Errorf(failure.Uncertain, "%s: %v", done, err)
+	e.Fate = fate.Uncertain.String()
+	return e
 }
 
 // checkMessageSize refuses a maximum message size above that of a node: its clients could not
@@ -284,12 +323,21 @@ func (v topicsAPI) addPartitions(r *http.Request, t *meta.Topic) (answer, error)
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	web.ActOf(r.Context()).DryRun = req.DryRun
 	if req.Partitions < len(t.Partitions) {
 		e := api.Errorf(failure.Precondition, "topic already has %d partitions; the number cannot be lowered", len(t.Partitions))
 		e.Fate = "refused"
 		return answer{}, e
 	}
-	if req.Partitions > len(t.Partitions) {
+	switch {
+	case req.Partitions == len(t.Partitions):
+	case req.DryRun:
+		t, err := v.plans.PlanPartitions(t.Name, req.Partitions)
+		if err != nil {
+			return answer{}, err
+		}
+		return success(v.planned(t))
+	default:
 		if err := v.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
 			return answer{}, err
 		}

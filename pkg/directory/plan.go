@@ -1,0 +1,92 @@
+package directory
+
+import (
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+)
+
+// Plans says what changes of topics and channels would do: each method returns the topic that the change
+// would leave, or the error with which it would be refused now. Nothing is changed.
+type Plans struct{ Of *Directory }
+
+// Topic plans CreateTopic, and the creation of channels in the topic.
+func (p Plans) Topic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error) {
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
+	}
+	cfg, assignment, err := p.Of.place(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	all := []meta.Command{meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment}}
+	for _, c := range channels {
+		if !meta.IsEphemeral(c.Channel) {
+			c.Order = orderIn(cfg, c.Order)
+			all = append(all, c)
+		}
+	}
+	t, err := p.try(all...)
+	if err != nil || p.Of.o.Meta.Topic(name) != nil {
+		return t, err
+	}
+	planned := *t
+	planned.Incarnation = 0 // not known yet
+	return &planned, nil
+}
+
+// Alter plans AlterTopic.
+func (p Plans) Alter(name string, change func(*meta.TopicConfig)) (*meta.Topic, error) {
+	c, err := p.Of.alteration(name, change)
+	if err != nil {
+		return nil, err
+	}
+	return p.try(c)
+}
+
+// Partitions plans AddPartitions.
+func (p Plans) Partitions(name string, total int) (*meta.Topic, error) {
+	c, err := p.Of.addition(name, total)
+	if err != nil {
+		return nil, err
+	}
+	return p.try(c)
+}
+
+// Channel plans the creation of a channel, or the change of one. An ephemeral channel is not in the metadata.
+func (p Plans) Channel(c meta.Command) (*meta.Topic, error) {
+	if create, is := c.(meta.CreateChannel); is {
+		t, err := p.Of.Topic(create.Topic)
+		if err != nil || meta.IsEphemeral(create.Channel) {
+			return t, err
+		}
+		create.Order = orderIn(t.Config, create.Order)
+		c = create
+	}
+	return p.try(c)
+}
+
+// try applies commands to a copy of the metadata, and returns the topic of the last one.
+func (p Plans) try(commands ...meta.Command) (*meta.Topic, error) {
+	s := p.Of.o.Meta.View().Snapshot()
+	var t *meta.Topic
+	for _, c := range commands {
+		r := s.Apply(s.Index()+1, c)
+		if r.Err != nil {
+			return nil, host.OfThisIncarnation(r.Err)
+		}
+		t = r.Topic
+	}
+	return t, nil
+}
+
+// orderIn returns the order of a new channel of a topic: one of an ordered topic that names none is strict.
+func orderIn(cfg meta.TopicConfig, order policy.Order) policy.Order {
+	if cfg.Ordered && !order.Some() {
+		return policy.Strict
+	}
+	return order
+}
