@@ -31,11 +31,30 @@ type Cluster struct {
 	Now     func() time.Time
 }
 
-// ask sends a request.
-func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
+// ask sends a request. One that is refused for now, as while a leadership moves, is repeated: a backup or a restore
+// may take hours.
+func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (v T, err error) {
+	for try := 0; ; try++ {
+		v, err = askOnce(ctx, c, f)
+		if err == nil || try == leaderTries || !refusedForNow(err) {
+			return v, err
+		}
+		if ended := pause(ctx, leaderPause); ended != nil {
+			return v, err
+		}
+	}
+}
+
+func askOnce[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	return f(ctx)
+}
+
+// refusedForNow reports whether a node has refused a request, without any effect, that may succeed later.
+func refusedForNow(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code.Retryable() && e.Fate == fate.Refused.String()
 }
 
 // Create describes the backup to be made.

@@ -388,3 +388,22 @@ func TestMessagesThatTheClusterWouldRefuseAreNotRestored(t *testing.T) {
 		t.Errorf("the topic was created: %v", err)
 	}
 }
+
+// TestChannelsThatTheClusterWouldRefuseAreNotRestored: under a long name, the dead-letter topic of a channel has no name.
+func TestChannelsThatTheClusterWouldRefuseAreNotRestored(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
+	c := clusterOf(t, brokertest.Start(t))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	three, letters, long := 3, api.OnExhaustedDeadLetter, strings.Repeat("x", 60)
+	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "bill", Policy: &api.PolicyPatch{MaxAttempts: &three, OnExhausted: &letters}}))(t)
+	m := must(c.Make(ctx, d, backups.Create{}))(t).Manifest
+	for _, dry := range []bool{true, false} {
+		if _, err := c.Restore(ctx, d, m.Topic("t"), long, 0, dry); api.CodeOf(err) != failure.Invalid || !strings.Contains(err.Error(), "dead-letter topic of channel bill") {
+			t.Errorf("dry run %t: %v", dry, err)
+		}
+		if _, err := c.Client.Topic(ctx, long); api.CodeOf(err) != failure.NotFound {
+			t.Errorf("dry run %t: the topic was created: %v", dry, err)
+		}
+	}
+}

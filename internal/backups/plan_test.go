@@ -1,9 +1,15 @@
 package backups
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // TestPlanFinishesFinishedMessages compares the plan, for random runs of messages and random
@@ -54,5 +60,29 @@ func TestRangesJoin(t *testing.T) {
 		if has(r, o) != want {
 			t.Errorf("has %d: %v", o, !want)
 		}
+	}
+}
+
+// TestRequestsRefusedForNowAreRepeated: a leadership that moves does not end a restore of hours.
+func TestRequestsRefusedForNowAreRepeated(t *testing.T) {
+	refused := func(code failure.Code, f string) error { return &api.Error{Code: code, Fate: f} }
+	for _, x := range []struct {
+		err  error
+		want int // requests
+	}{
+		{refused(failure.Busy, "refused"), leaderTries + 1},
+		{refused(failure.NotWritable, "refused"), leaderTries + 1},
+		{refused(failure.Uncertain, "uncertain"), 1},
+		{refused(failure.Unavailable, ""), 1}, // no node answers
+		{refused(failure.Full, "refused"), 1},
+		{nil, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			_, err := ask(t.Context(), &Cluster{Timeout: time.Second}, func(context.Context) (any, error) { n++; return nil, x.err })
+			if !errors.Is(err, x.err) || n != x.want {
+				t.Errorf("%v: %d requests, want %d, %v", x.err, n, x.want, err)
+			}
+		})
 	}
 }

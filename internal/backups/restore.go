@@ -148,10 +148,25 @@ func (r *restoring) makeTopic(ctx context.Context, dry bool) (t *api.Topic, conf
 	if r.replicas > 0 {
 		patch.Replicas, patch.MinISR = &r.replicas, nil
 	}
-	t, err = ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) {
-		return r.c.Client.CreateTopic(ctx, api.CreateTopic{Name: r.as, Config: patch, DryRun: dry})
-	})
+	req := api.CreateTopic{Name: r.as, Config: patch, DryRun: dry}
+	if dry {
+		req.Channels = r.channels(&config)
+	}
+	t, err = ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.CreateTopic(ctx, req) })
 	return t, config, err
+}
+
+// channels returns the requests to create the channels, after the one for the marker.
+func (r *restoring) channels(config *api.Config) []api.CreateChannel {
+	made := []api.CreateChannel{{Name: Marker}}
+	for _, ch := range r.t.Channels {
+		s := r.settings[ch.Name]
+		if config.Ordered && s.Order == "none" { // the channel had no consumer yet, or is of an earlier release
+			s.Order = ""
+		}
+		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
+	}
+	return made
 }
 
 // create creates the topic, which delivers nothing yet, and its channels.
@@ -163,15 +178,7 @@ func (r *restoring) create(ctx context.Context) error {
 	if err := r.pauseTopic(ctx, true); err != nil {
 		return err
 	}
-	made := []api.CreateChannel{{Name: Marker}}
-	for _, ch := range r.t.Channels {
-		s := r.settings[ch.Name]
-		if config.Ordered && s.Order == "none" { // the channel had no consumer yet, or is of an earlier release
-			s.Order = ""
-		}
-		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
-	}
-	for _, req := range made {
+	for _, req := range r.channels(&config) {
 		_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Channel, error) { return r.c.Client.CreateChannel(ctx, r.as, req) })
 		if err != nil {
 			return fmt.Errorf("channel %s: %w", req.Name, err)
