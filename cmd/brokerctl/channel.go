@@ -176,24 +176,26 @@ func newChannelResumeCommand(g *globals) *cobra.Command {
 	})
 }
 
-func newChannelEmptyCommand(g *globals) *cobra.Command {
-	warning := func(at target) string {
-		return fmt.Sprintf("emptying channel %s can be undone for a limited time only (brokerctl channel undo %s)", at, at)
+// undoWarning says whether what is done to a channel can be undone, and by which command: positions in ephemeral
+// channels and topics are not saved.
+func undoWarning(doing, undo string) func(target) string {
+	return func(at target) string {
+		if strings.Contains(at.text, "#ephemeral") {
+			return fmt.Sprintf("%s channel %s cannot be undone", doing, at)
+		}
+		return fmt.Sprintf("%s channel %s can be undone for a limited time only (brokerctl channel %s %[2]s)", doing, at, undo)
 	}
-	return g.confirming(warning, g.changing(&cobra.Command{
+}
+
+func newChannelEmptyCommand(g *globals) *cobra.Command {
+	return g.confirming(undoWarning("emptying", "undo"), g.changing(&cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
 		Short: "Discard all messages of a channel",
 	}, "emptied", func(ctx context.Context, at target) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) }))
 }
 
 func newChannelDeleteCommand(g *globals) *cobra.Command {
-	warning := func(at target) string {
-		if strings.HasSuffix(at.channel, "#ephemeral") {
-			return fmt.Sprintf("deleting channel %s cannot be undone", at)
-		}
-		return fmt.Sprintf("deleting channel %s can be undone for a limited time only (brokerctl channel restore %s)", at, at)
-	}
-	return g.confirming(warning, g.changing(&cobra.Command{
+	return g.confirming(undoWarning("deleting", "restore"), g.changing(&cobra.Command{
 		Use:     "delete TOPIC/CHANNEL",
 		Aliases: []string{"rm"},
 		Short:   "Delete a channel and disconnect its consumers",

@@ -141,7 +141,9 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ask := g.client.Raft
 			if transfer {
-				ask = g.client.TransferController
+				if ask = g.client.TransferController; g.watch != 0 {
+					return usageError("--watch repeats read-only commands only: it excludes --transfer")
+				}
 			}
 			return answer(cmd, g, ask, func(r *api.Raft) view {
 				return view{

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -175,7 +174,7 @@ func processDeadLetters(cmd *cobra.Command, g *globals, at target, s letterActio
 			return err
 		}
 		if err != nil {
-			return fmt.Errorf("%s, then: %w", resultText(s, &total), err)
+			return partial(cmd.Context(), err, resultText(s, &total))
 		}
 		total.Count += part.Count
 		total.More, total.Skipped = part.More, part.Skipped

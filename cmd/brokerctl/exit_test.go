@@ -60,19 +60,19 @@ func TestExitCodes(t *testing.T) {
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
 			failure.ExitUsage,
-			"error: deleting topic orders can be undone for a limited time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
+			"error: deleting topic orders can be undone for 24h only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
 			"partitions by alter", nil,
 			[]string{"topic", "alter", "orders", "--partitions", "4"},
 			failure.ExitUsage,
-			"error: unknown flag: --partitions (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
+			"error: unknown flag: --partitions (partitions are added by brokerctl topic add-partitions TOPIC --partitions N; none is ever removed)",
 		},
 		{
 			"partitions by alter, in short", nil,
 			[]string{"topic", "alter", "orders", "-p4"},
 			failure.ExitUsage,
-			"error: unknown shorthand flag: 'p' in -p4 (partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed)",
+			"error: unknown shorthand flag: 'p' in -p4 (partitions are added by brokerctl topic add-partitions TOPIC --partitions N; none is ever removed)",
 		},
 		{"another flag of alter", nil, []string{"topic", "alter", "orders", "--nope"}, failure.ExitUsage, "error: unknown flag: --nope"},
 		{
@@ -235,7 +235,7 @@ func TestDestructiveCommandsAskForTheName(t *testing.T) {
 		if r.exit != tc.exit || !slices.Equal(broker.changes(), tc.changes) {
 			t.Errorf("typed %q: exit %d, asked %q", tc.typed, r.exit, broker.changes())
 		}
-		if !strings.HasPrefix(r.stderr, "deleting topic orders can be undone for a limited time only (brokerctl topic restore orders). Type the name to confirm: ") {
+		if !strings.HasPrefix(r.stderr, "deleting topic orders can be undone for 24h only (brokerctl topic restore orders). Type the name to confirm: ") {
 			t.Errorf("the question was %q", r.stderr)
 		}
 	}

@@ -318,6 +318,7 @@ func ordersTopic() api.Topic {
 		Config: api.Config{
 			Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
 			Retention: api.Duration(72 * time.Hour), RetentionMS: 259_200_000, RetentionBytes: 50 << 30,
+			RetentionTrash: api.Duration(24 * time.Hour), RetentionTrashMS: 86_400_000, AutoRetentionTrash: true,
 		},
 		MessagesTotal: 9_761_193, BytesTotal: 1_249_432_704, Bytes: 13_314_398_617,
 		Partitions: []api.Partition{

@@ -164,7 +164,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 // partial reports that part of the work was done before err.
 func partial(ctx context.Context, err error, did string) error {
 	f := *diagnose(ctx, err)
-	f.answer.Message = did + ", then: " + f.answer.Message
+	f.answer.Message, f.answer.Fate = did+", then: "+f.answer.Message, "" // a fate is that of the rest
 	if f.exit != failure.ExitInterrupted {
 		f.exit = failure.ExitPartial
 	}

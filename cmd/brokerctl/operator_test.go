@@ -359,7 +359,7 @@ func TestWatchRepeatsUntilInterrupted(t *testing.T) {
 	if r, _ = watching(t, broker, 2, "topic", "describe", "none", "-w"); r.exit != failure.ExitNotFound {
 		t.Errorf("missing: %d %q", r.exit, r.stderr)
 	}
-	for _, args := range [][]string{{"topic", "delete", "orders", "--yes", "-w"}, {"topic", "list", "--watch=1ms"}} {
+	for _, args := range [][]string{{"topic", "delete", "orders", "--yes", "-w"}, {"topic", "list", "--watch=1ms"}, {"cluster", "raft", "--transfer", "-w"}} {
 		if r, _ = watching(t, broker, 1, args...); r.exit != failure.ExitUsage {
 			t.Errorf("%v: %d %s", args, r.exit, r.stderr)
 		}
@@ -445,10 +445,29 @@ func TestUndoableChangesNameTheUndo(t *testing.T) {
 		{"empty", "orders/invoice", "emptying channel orders/invoice can be undone for a limited time only (brokerctl channel undo orders/invoice)"},
 		{"delete", "orders/invoice", "deleting channel orders/invoice can be undone for a limited time only (brokerctl channel restore orders/invoice)"},
 		{"delete", "orders/x#ephemeral", "deleting channel orders/x#ephemeral cannot be undone"},
+		{"delete", "clicks#ephemeral/x", "deleting channel clicks#ephemeral/x cannot be undone"},
+		{"empty", "orders/x#ephemeral", "emptying channel orders/x#ephemeral cannot be undone"},
 	} {
 		if r := b.brokerctl(t, "channel", x[0], x[1]); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, x[2]+"; confirmation required") {
 			t.Errorf("%q: exit %d, %q", x, r.exit, r.stderr)
 		}
+	}
+}
+
+// The trash does not keep every topic, and the question says so.
+func TestDeletionThatCannotBeUndoneSaysSo(t *testing.T) {
+	b := newFakeBroker(t)
+	unkept := ordersTopic()
+	unkept.Config.RetentionTrash, unkept.Config.RetentionTrashMS = 0, 0
+	b.set("GET /v1/topics/unkept", unkept)
+	b.set("GET /v1/topics/clicks#ephemeral", clicksTopic())
+	for name, want := range map[string]string{"unkept": "its retention-trash is 0", "clicks#ephemeral": "ephemeral topics are not kept"} {
+		if r := b.brokerctl(t, "topic", "delete", name); r.exit != failure.ExitUsage || !strings.Contains(r.stderr, " cannot be undone: "+want+"; confirmation required") {
+			t.Errorf("%s: exit %d, %q", name, r.exit, r.stderr)
+		}
+	}
+	if r := b.brokerctl(t, "topic", "delete", "missing"); r.exit != failure.ExitNotFound {
+		t.Errorf("a topic that does not exist: exit %d, %q", r.exit, r.stderr)
 	}
 }
 
@@ -467,5 +486,20 @@ func TestExplanationOfEmptyChannelHasNoOldestMessage(t *testing.T) {
 	r := b.brokerctl(t, "channel", "explain", "orders/invoice")
 	if want := "orders/invoice has nothing to deliver: 0 ready, 0 in flight, 0 deferred; consumers: 0"; !strings.HasPrefix(r.stdout, want) {
 		t.Errorf("exit %d, %q, want %q", r.exit, r.stdout, want)
+	}
+}
+
+// TestRedriveThatFailsHalfwayIsPartial: the exit code tells a script that some are done.
+func TestRedriveThatFailsHalfwayIsPartial(t *testing.T) {
+	b := newFakeBroker(t)
+	n := 0
+	b.set("POST /v1/topics/orders/channels/invoice/dead-letters/redrive", func(*http.Request, []byte) any {
+		if n++; n > 1 {
+			return api.Error{Code: failure.Busy, Message: "try later", Fate: "refused"}
+		}
+		return api.DeadLetterResult{Topic: "orders", Channel: "invoice", Count: 100, More: true}
+	})
+	if r := b.brokerctl(t, "dlq", "redrive", "orders/invoice"); r.exit != failure.ExitPartial || !strings.Contains(r.stderr, "100 dead letters of orders/invoice redriven, then: try later") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.stdout, r.stderr)
 	}
 }

@@ -93,6 +93,9 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 		g.client.Know(n.HTTPAddress) // the node in use is restarted, too
 	}
 	p, err := o.plan(cmd, g, c)
+	if api.CodeOf(err) != "" { // of the request
+		return err
+	}
 	if err != nil {
 		f := &exitError{answer: api.Error{Code: failure.Precondition, Message: err.Error()}, exit: failure.ExitRefused, cause: err}
 		if errors.Is(err, rolling.ErrNoNode) || errors.Is(err, errNothingLeft) {

@@ -298,9 +298,16 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	if d.incarnation != 0 && !d.purge {
 		return usageError("--incarnation requires --purge")
 	}
-	warning, action := "deleting topic "+name+" can be undone for a limited time only (brokerctl topic restore "+name+")", "deleted"
-	if d.purge {
-		warning, action = "deleting topic "+name+" for good cannot be undone", "purged"
+	warning, action := "deleting topic "+name+" for good cannot be undone", "purged"
+	if !d.purge {
+		action = "deleted"
+	}
+	if !d.purge && (*d.dry || !d.sure.yes) {
+		t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, name) })
+		if err != nil {
+			return err
+		}
+		warning = deletionWarning(t)
 	}
 	if *d.dry {
 		return g.try(cmd, at, warning)
@@ -314,6 +321,17 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 		}
 		return g.client.DeleteTopic(ctx, name)
 	})
+}
+
+// deletionWarning says whether a topic can be restored once it is deleted.
+func deletionWarning(t *api.Topic) string {
+	switch {
+	case t.Ephemeral:
+		return "deleting topic " + t.Name + " cannot be undone: ephemeral topics are not kept"
+	case t.Config.RetentionTrash == 0:
+		return "deleting topic " + t.Name + " cannot be undone: its retention-trash is 0"
+	}
+	return fmt.Sprintf("deleting topic %s can be undone for %s only (brokerctl topic restore %[1]s)", t.Name, units.FormatDuration(time.Duration(t.Config.RetentionTrash)))
 }
 
 func newTopicRestoreCommand(g *globals) *cobra.Command {

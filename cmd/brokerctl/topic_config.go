@@ -102,7 +102,7 @@ partitions at a time; repeat the command for the rest, or use --wait to continue
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		failed := usageError("%w", err)
 		if e, ok := errors.AsType[*pflag.NotExistError](err); ok && (e.GetSpecifiedName() == "partitions" || e.GetSpecifiedName() == "p") {
-			failed.answer.Hint = "partitions are added by brokerctl topic add-partitions TOPIC N; none is ever removed"
+			failed.answer.Hint = "partitions are added by brokerctl topic add-partitions TOPIC --partitions N; none is ever removed"
 		}
 		return failed
 	})
