@@ -8,5 +8,5 @@ remove | deconfigure | 0) ;;
 esac
 
 if [ -z "${DPKG_ROOT:-}" ] && [ -d /run/systemd/system ]; then
-	systemctl disable --now brokerd.service
+	systemctl disable --now brokerd.service brokerd-backup.timer
 fi
