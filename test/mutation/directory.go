@@ -42,8 +42,8 @@ func directoryMistakes() []mistake {
 			old: "if len(lp.Part.Channels()) > 0 {", with: "if len(lp.Part.Channels()) > 1 {", tests: tests, run: "TestEphemeralTopicIsDeletedWithLastChannel",
 		},
 		{
-			name: "directory: a channel of an ordered topic has no order until it is consumed", file: "pkg/directory/directory.go",
-			old: "if h.Config().Config.Ordered && !order.Some() {", with: "if false {", tests: tests, run: "ChannelsOfAnOrderedTopic",
+			name: "directory: a channel of an ordered topic has no order until it is consumed", file: "pkg/directory/plan.go",
+			old: "if cfg.Ordered && !order.Some() {", with: "if false {", tests: tests, run: "ChannelsOfAnOrderedTopic",
 		},
 		{
 			name: "directory: channels that the client did not ask for count as the client's", file: "pkg/directory/directory.go",

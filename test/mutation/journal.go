@@ -26,7 +26,91 @@ func journalMistakes() []mistake {
 		},
 		{
 			name: "journal: the endpoints of nsqd are not recorded", file: "pkg/admin/audit.go",
-			old: `for _, prefix := range []string{"/topic/", "/channel/", "/config/"} {`, with: "for _, prefix := range []string{} {", tests: server, run: "TestOperatorActsAreRecorded|TestRemovedNodeAnswersBeforeRecordingTheAct|TestSecretsAreNotRecorded",
+			old: `for _, prefix := range []string{"/topic/", "/channel/", "/config/", "/debug/setblockrate", "/debug/freememory"} {`, with: "for _, prefix := range []string{} {", tests: server, run: "TestOperatorActsAreRecorded|TestRemovedNodeAnswersBeforeRecordingTheAct|TestSecretsAreNotRecorded",
+		},
+	}
+}
+
+// operatorMistakes are about what operators are told, and what is recorded of them.
+func operatorMistakes() []mistake {
+	broker, formation := []string{"./pkg/broker"}, []string{"./pkg/cluster/formation"}
+	return []mistake{
+		{
+			name: "audit: changes on the lookup address are not recorded", file: "pkg/admin/server.go",
+			old: "next: audited{o.V1.Broker, o.ObserveAct, found.Serve}.serve}", with: "next: found.Serve}",
+			tests: []string{"./pkg/admin"}, run: "TestEveryChangeIsRecorded",
+		},
+		{
+			name: "a change of some partitions is refused, since another one is", file: "pkg/operate/channels.go",
+			old: "if err == nil || made+unsure == 0 || partitions == 1 {", with: "if err == nil || made+unsure >= 0 || partitions == 1 {",
+			tests: broker, run: "TestPartialChange",
+		},
+		{
+			name: "a channel is moved in some partitions, and the move is refused", file: "pkg/operate/history.go",
+			old: "return c.outcome(asked, errors.Join(planned, err))", with: "_ = asked\n\treturn errors.Join(planned, err)",
+			tests: broker, run: "TestPartialChange",
+		},
+		{
+			name: "a refused join is not recorded", file: "pkg/cluster/formation/token.go",
+			old: "if !final(err) || !n.refused.IsNew(", with: "if final(err) || !n.refused.IsNew(",
+			tests: formation, run: "TestJoinTokenAdmits|Refusals",
+		},
+		{
+			name: "records of refusals have no bound", file: "internal/complaint/rare.go",
+			old: "known || len(r.at) >= r.Most", with: "known",
+			tests: []string{"./internal/complaint"}, run: "TestRare",
+		},
+		{
+			name: "a refusal is recorded each time", file: "internal/complaint/rare.go",
+			old: "known || len(r.at) >= r.Most", with: "known && len(r.at) >= r.Most",
+			tests: []string{"./internal/complaint"}, run: "TestRare",
+		},
+		{
+			name: "a user's refused change is not recorded", file: "pkg/admin/gate.go",
+			old: "g.recordRefusal(r, caller, pattern, err)", with: "_ = caller",
+			tests: []string{"./pkg/admin"}, run: "TestRefusedChanges",
+		},
+		{
+			name: "a refused join is no event", file: "pkg/meta/events.go",
+			old: "if a.Verb != ActJoin || a.Status < http.StatusBadRequest {", with: "if a.Verb != ActJoin || a.Status >= http.StatusBadRequest {",
+			tests: formation, run: "Refusals",
+		},
+	}
+}
+
+// outcomeMistakes are about what changes would do, and have done.
+func outcomeMistakes() []mistake {
+	broker := []string{"./pkg/broker"}
+	return []mistake{
+		{
+			name: "a plan is not refused as the change is", file: "pkg/directory/plan.go",
+			old: "if r.Err != nil {", with: "if r.Err != nil && r.Topic != nil {",
+			tests: broker, run: "TestPlans",
+		},
+		{
+			name: "an import does not try out the channels of a new topic", file: "internal/topicfile/plan.go",
+			old: "trial.Channels = append(trial.Channels, want.Channels[i].create())", with: "_ = want.Channels[i].create()",
+			tests: []string{"./cmd/brokerctl"}, run: "TestImportIsTriedOut",
+		},
+		{
+			name: "a topic that is not kept can be restored", file: "cmd/brokerctl/topic.go",
+			old: "case t.Config.RetentionTrash == 0:", with: "case t.Config.RetentionTrash < 0:",
+			tests: []string{"./cmd/brokerctl"}, run: "TestDeletionThat",
+		},
+		{
+			name: "a restore repeats what may have happened", file: "internal/backups/create.go",
+			old: "ok && e.Code.Retryable() && e.Fate == fate.Refused.String()", with: "ok && e.Code.Retryable()",
+			tests: []string{"./internal/backups"}, run: "TestRequestsRefused",
+		},
+		{
+			name: "options are answered with passwords", file: "internal/node/runtimeconfig.go",
+			old: "return shown(s.JSON()), true", with: "return s.JSON(), true",
+			tests: []string{"./internal/node"}, run: "TestOptionsAreAnswered",
+		},
+		{
+			name: "an error of an auth server has its password", file: "pkg/server/auth/auth.go",
+			old: `fmt.Errorf("auth server %s: %w", shown(addr), err)`, with: `fmt.Errorf("auth server %s: %w", addr, err)`,
+			tests: []string{"./pkg/server/auth"}, run: "TestErrorsContain",
 		},
 	}
 }
