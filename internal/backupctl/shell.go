@@ -127,6 +127,8 @@ func refused(err error) error {
 		f.Code, f.Hint = failure.Forbidden, "check the credentials; their key needs the rights to list the bucket, and to get, put and delete objects below the prefix"
 	case is(s3store.ErrUnreachable):
 		f.Code, f.Hint = failure.Unavailable, "check --s3-endpoint, the network and TLS"
+	case is(s3store.ErrBusy):
+		f.Code, f.Hint = failure.Busy, "retry later: the service limits requests, or fails"
 	default:
 		return err
 	}

@@ -19,7 +19,11 @@ var (
 	ErrNoBucket    = fate.Refuse("bucket does not exist")
 	ErrDenied      = fate.Refuse("S3 access denied")
 	ErrUnreachable = errors.New("S3 endpoint does not respond")
+	ErrBusy        = errors.New("S3 endpoint answers that it is busy or failing")
 )
+
+// unknownKey is the code of some services, with status 404, for an access key that does not exist.
+const unknownKey = "XAdminUserNotFound"
 
 // code returns the code of the service in an error; "": the error is none of the service.
 func code(err error) string {
@@ -33,10 +37,15 @@ func retryable(err error) bool {
 		return false
 	}
 	if e, ours := errors.AsType[minio.ErrorResponse](err); ours {
-		return e.StatusCode >= http.StatusInternalServerError || e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusRequestTimeout
+		return forNow(e)
 	}
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	return !untrusted && !errors.Is(err, syscall.ENOSPC)
+}
+
+// forNow reports whether a service has refused a request that may succeed later.
+func forNow(e minio.ErrorResponse) bool {
+	return e.StatusCode >= http.StatusInternalServerError || e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusRequestTimeout
 }
 
 // explain says what an error of the library means.
@@ -54,8 +63,11 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%s%s at %s: %w; create it first", Scheme, s.bucket, s.endpoint, ErrNoBucket)
 	case e.Code == minio.RequestTimeTooSkewed:
 		return fmt.Errorf("%w to %s: the clock of this machine differs too much from that of %s", ErrDenied, s, s.endpoint)
-	case e.StatusCode == http.StatusForbidden || e.StatusCode == http.StatusUnauthorized:
+	case e.StatusCode == http.StatusForbidden || e.StatusCode == http.StatusUnauthorized || e.Code == minio.InvalidAccessKeyID || e.Code == unknownKey:
 		return fmt.Errorf("%w to %s: %s (%s)%s", ErrDenied, s, e.Error(), e.Code, request(e))
+	}
+	if forNow(e) && e.StatusCode != http.StatusInsufficientStorage {
+		return fmt.Errorf("%w: %s, after up to %d tries: %w (%s)%s", ErrBusy, s.endpoint, s.tries, err, e.Code, request(e))
 	}
 	return fmt.Errorf("S3 endpoint %s: %w (%s)%s", s.endpoint, err, e.Code, request(e))
 }

@@ -209,7 +209,9 @@ func TestFailuresAreExplained(t *testing.T) {
 		says string
 	}{
 		"403":     {always(s3test.Fault{Status: 403, Code: "AccessDenied"}), ErrDenied, "s3://backups/some/prefix: the service says AccessDenied (AccessDenied), request R1"},
-		"500":     {always(s3test.Fault{Status: 500, Code: "InternalError"}), nil, "the service says InternalError (InternalError), request R1"},
+		"404":     {always(s3test.Fault{Status: 404, Code: unknownKey}), ErrDenied, "(XAdminUserNotFound), request R1"},
+		"500":     {always(s3test.Fault{Status: 500, Code: "InternalError"}), ErrBusy, "the service says InternalError (InternalError), request R1"},
+		"503":     {always(s3test.Fault{Status: 503, Code: "SlowDown"}), ErrBusy, "after up to 2 tries: the service says SlowDown (SlowDown), request R1"},
 		"507":     {always(s3test.Fault{Status: 507, Code: "QuotaExceeded"}), nil, "(QuotaExceeded)"},
 		"cut":     {always(s3test.Fault{LoseAnswer: true}), ErrUnreachable, "after up to 2 tries"},
 		"stalled": {always(s3test.Fault{Stall: make(chan struct{})}), ErrUnreachable, "after up to 2 tries"},
