@@ -42,7 +42,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test alerts alerts-live manifests nights otlp run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts alerts-live manifests nights otlp s3 run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -71,6 +71,9 @@ nights: ## the incidents of docs/operations/runbooks.md, each cured with the com
 
 otlp: build ## send spans to the OTLP receiver of the OpenTelemetry Collector, and check them
 	cd tools/otlp && $(GO) vet . && $(GO) test -count=1 .
+
+s3: build ## back up to the S3 service of others (Versity gateway, which it builds), and restore
+	cd tools/s3 && $(GO) vet . && $(GO) test -count=1 .
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)
