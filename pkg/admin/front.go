@@ -71,7 +71,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reasons := known.reasons()
 	switch path := r.URL.Path; {
 	case path == "/livez" || path == "/healthz":
-		answerProbe(w, probe{Reasons: []api.Reason{}})
+		answerProbe(w, nil)
 	case path == "/ping":
 		_, _ = w.Write([]byte("OK"))
 	case v1.Owns(path):
@@ -81,7 +81,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}})
 	default:
 		w.Header().Set("Retry-After", "1")
-		answerProbe(w, probe{Reasons: reasons})
+		answerProbe(w, reasons)
 	}
 }
 

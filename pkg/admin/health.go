@@ -11,18 +11,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 )
 
-// probe is the answer of a health endpoint.
-type probe struct {
-	OK      bool         `json:"ok"`
-	Reasons []api.Reason `json:"reasons"`
-	Percent *int         `json:"percent,omitempty"` // of the start
-}
-
 // probes answer health probes.
 type probes struct {
-	live    func() []health.Reason
-	ready   func() []health.Reason
-	startup func() float64
+	live  func() []health.Reason
+	ready func() []health.Reason
 }
 
 func (s *probes) route(t *nsqform.Router) {
@@ -34,7 +26,7 @@ func (s *probes) route(t *nsqform.Router) {
 
 // livez reports whether the process should be left running. It asks no other node.
 func (s *probes) livez(w http.ResponseWriter, _ *http.Request) {
-	answerProbe(w, probe{Reasons: s.live()})
+	answerProbe(w, s.live())
 }
 
 // readyz reports whether the node should get clients. The parameter exclude names
@@ -44,27 +36,17 @@ func (s *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := slices.DeleteFunc(slices.Clone(s.ready()), func(r api.Reason) bool {
 		return slices.Contains(excluded, r.Code)
 	})
-	answerProbe(w, probe{Reasons: reasons})
+	answerProbe(w, reasons)
 }
 
-// startupz reports whether recovery from disk is complete.
-func (s *probes) startupz(w http.ResponseWriter, _ *http.Request) {
-	percent := int(100 * min(max(s.startup(), 0), 1))
-	p := probe{Percent: &percent, Reasons: []api.Reason{}}
-	if percent < 100 {
-		p.Reasons = append(p.Reasons, api.Reason{Code: "starting", Count: 1, What: "log recovery in progress"})
-	}
-	answerProbe(w, p)
-}
+// startupz reports that recovery from disk is complete. Before, a Front answers.
+func (s *probes) startupz(w http.ResponseWriter, _ *http.Request) { answerProbe(w, nil) }
 
-// answerProbe answers 503 for a probe with reasons.
-func answerProbe(w http.ResponseWriter, p probe) {
-	if p.OK = len(p.Reasons) == 0; p.OK {
-		p.Reasons = []api.Reason{}
-	}
-	status := http.StatusOK
-	if !p.OK {
-		status = http.StatusServiceUnavailable
+// answerProbe answers a probe: 503 if there are reasons against it.
+func answerProbe(w http.ResponseWriter, reasons []api.Reason) {
+	p, status := api.Probe{OK: true, Reasons: []api.Reason{}}, http.StatusOK
+	if len(reasons) > 0 {
+		p, status = api.Probe{Reasons: reasons}, http.StatusServiceUnavailable
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	web.WriteJSON(w, status, p)

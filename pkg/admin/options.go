@@ -55,8 +55,6 @@ type Options struct {
 	ObserveAct func(action string, status int)
 	// ObserveRefusal is called with every request that access control refuses. Optional.
 	ObserveRefusal func()
-	// Startup returns how much of the start is done, from 0 to 1. nil: all.
-	Startup func() float64
 	// Live returns why the process should be killed. nil, or an empty result: it should not. It
 	// must not depend on other nodes.
 	Live func() []health.Reason
@@ -93,9 +91,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ObserveAct == nil {
 		o.ObserveAct = func(string, int) {}
-	}
-	if o.Startup == nil {
-		o.Startup = func() float64 { return 1 }
 	}
 	if o.Live == nil {
 		o.Live = func() []health.Reason { return nil }

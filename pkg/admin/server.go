@@ -104,7 +104,7 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup, 
 		Config: o.Config, ConfigFrom: o.ConfigFrom, Figures: o.Figures, Debug: o.Debug,
 	})
 	lookups.RouteReads(t)
-	(&probes{live: o.Live, ready: o.NSQD.Ready, startup: o.Startup}).route(t)
+	(&probes{live: o.Live, ready: o.NSQD.Ready}).route(t)
 	if o.Metrics != nil {
 		t.Handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
 	}

@@ -27,7 +27,6 @@ const (
 // Probe is a node's answer to a health probe.
 type Probe struct {
 	OK      bool     `json:"ok"`
-	Percent *int     `json:"percent,omitempty"` // of recovery; ProbeStarted only
 	Reasons []Reason `json:"reasons"`
 }
 
