@@ -33,9 +33,7 @@ type Message struct {
 
 // Queue is a disk queue that was read and checked.
 type Queue struct {
-	Name     string
 	Messages int
-	Bytes    int64 // of their bodies
 
 	spans []span
 	notes []string
@@ -101,7 +99,7 @@ func readPlace(file string) (p place, err error) {
 // file. Messages beyond the recorded write position were written after that was stored, before nsqd
 // was killed.
 func readQueue(path, name string, p *parts) (Queue, error) {
-	q := Queue{Name: name}
+	var q Queue
 	numbers := make([]int64, 0, len(p.files))
 	for n := range p.files {
 		numbers = append(numbers, n)
@@ -172,9 +170,8 @@ func (q *Queue) scan(file string, n int64, at place) error {
 		return fmt.Errorf("%s: truncated at %d bytes, shorter than its meta file says: messages are missing", file, info.Size())
 	}
 	s := span{file, from, from}
-	err = s.each(f, info.Size(), func(m Message) error {
+	err = s.each(f, info.Size(), func(Message) error {
 		q.Messages++
-		q.Bytes += int64(len(m.Body))
 		return nil
 	})
 	var cut *cutError

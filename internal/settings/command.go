@@ -21,7 +21,6 @@ type Host struct {
 	Client   func() *api.Client
 	Timeout  func() time.Duration // of a request
 	Show     func(*cobra.Command, accessctl.Answer) error
-	NoArgs   cobra.PositionalArgs
 	Nodes    cobra.CompletionFunc // completes the name of a node
 	Duration func(f *pflag.FlagSet, p *time.Duration, name, usage string)
 }

@@ -10,7 +10,6 @@ func TestEachLimitContainsThePreviousOne(t *testing.T) {
 			inner, outer  int
 			addedOnTheWay int
 		}{
-			{"a message is smaller than a body", s.Message, s.Body, 1},
 			{"a body is smaller than an entry", s.Body, s.Entry, body / 2},
 			{"an entry fits into a group that still takes one", s.Entry + s.Forming - 1, s.Group, batchOverhead},
 			{"a group fits into a frame", s.Group, s.Frame, 1 << 10},
@@ -27,7 +26,7 @@ func TestEachLimitContainsThePreviousOne(t *testing.T) {
 
 func TestDefaultLimitsAreTheConstants(t *testing.T) {
 	s := Sizes{}.OrDefault()
-	if s.Body != Body || s.Message != Message || s.Group != Group {
+	if s.Body != Body || s.Group != Group {
 		t.Errorf("%+v", s)
 	}
 	if other := Of(4 << 10); other.OrDefault() != other {

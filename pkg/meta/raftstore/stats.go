@@ -38,8 +38,7 @@ type Stats struct {
 	Writes     Timing // writes to the log, each synced
 	// Stalled is how long a write has been in progress. Beyond StallLimit the disk counts as
 	// failed, although it has not reported an error.
-	Stalled  time.Duration
-	DiskFull bool // most commands are refused until there is space
+	Stalled time.Duration
 }
 
 // Writing returns since when the oldest unfinished write to the disk has been in progress. Unlike
@@ -55,7 +54,7 @@ func (s *Store) Stats() Stats {
 		CommitIndex: s.raft.CommitIndex(), AppliedIndex: s.raft.AppliedIndex(),
 		Applies: s.machine.applied.stats(), Writes: s.guard.writes.stats(),
 		LeaderChanges: s.changes.Load(), Elections: s.elections.Load(), Late: s.late.usual(now),
-		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(),
+		Stalled: s.guard.stalled(now),
 	}
 	out.SnapshotIndex, _ = strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)
 	if at := s.raft.LastContact(); !out.IsLeader {
