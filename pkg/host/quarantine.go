@@ -62,15 +62,9 @@ type Quarantine struct {
 	asides      *asides
 	repairer    *repairer
 	failures    *roleErrors
-	roles       roleTaker
+	roles       *roles
 	leaderships transferrer
 	converge    func(topic string) error
-}
-
-// roleTaker opens replicas, and ends their roles.
-type roleTaker interface {
-	openReplica(h *Topic, t *meta.Topic, i int) (*Held, error)
-	step(h *Topic, hp *Held)
 }
 
 // transferrer transfers a leadership of this node to another.

@@ -75,7 +75,7 @@ type repairer struct {
 	damage   *repair.Known
 	disk     *diskspace.Space
 	asides   *asides
-	roles    roleTaker
+	roles    *roles
 	converge func(topic string) error
 	together chan struct{} // holds one for each partition in repair
 	finding  chan struct{} // holds one while finder is in use
