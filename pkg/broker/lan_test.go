@@ -409,16 +409,5 @@ func (h *lanHost) remote(from *lanHost) *lanLink {
 
 // Call implements forward.Remote.
 func (h *lanHost) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
-	type result struct {
-		reply []byte
-		err   error
-	}
-	got := make(chan result, 1)
-	h.Go(node, kind, payload, func(p []byte, err error) { got <- result{p, err} })
-	select {
-	case r := <-got:
-		return r.reply, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return peer.Await(ctx, func(done func([]byte, error)) { h.Go(node, kind, payload, done) })
 }

@@ -305,16 +305,5 @@ func (n *meshNode) Go(to meta.NodeID, kind uint8, payload [][]byte, done func([]
 
 // Call implements forward.Remote.
 func (n *meshNode) Call(ctx context.Context, to meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
-	type result struct {
-		reply []byte
-		err   error
-	}
-	got := make(chan result, 1)
-	n.Go(to, kind, payload, func(p []byte, err error) { got <- result{bytes.Clone(p), err} })
-	select {
-	case r := <-got:
-		return r.reply, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return peer.Await(ctx, func(done func([]byte, error)) { n.Go(to, kind, payload, done) })
 }
