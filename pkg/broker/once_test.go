@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,42 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 		if refused != 0 || s.Refused != 0 || full {
 			t.Errorf("drop: %d and %d refused, full %v", refused, s.Refused, full)
 		}
+	}
+}
+
+// TestUnfinishedMessagesBeyondRetentionAreReported: a topic with retention-bytes deletes what a slow
+// consumer has not received. Operators must learn of it; topics without channels lose nothing.
+func TestUnfinishedMessagesBeyondRetentionAreReported(t *testing.T) {
+	n := newNodeWith(t, func(o *Options) { o.RetentionInterval = 10 * time.Millisecond })
+	const bound = 400 << 10
+	for _, name := range []string{"read", "archive"} {
+		if _, err := n.Directory.CreateTopic(t.Context(), name, meta.TopicConfig{RetentionBytes: bound}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Directory.CreateChannel(t.Context(), "read", "slow", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		for _, name := range []string{"read", "archive"} {
+			if r := n.publish(publish.Request{Topic: name, Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	eventually(t, func() bool {
+		return n.Host.Lookup("archive").Led(0).Part.Log().Bytes() <= bound && n.Node.TopicStats("read", "", false)[0].Dropped >= 26
+	})
+	if s := n.Node.TopicStats("archive", "", false)[0]; s.Dropped != 0 {
+		t.Errorf("%d messages of a topic without channels count as unfinished", s.Dropped)
+	}
+	now := time.Now()
+	why := operate.BoundReasons(n.Host.Topics.Hosted(), now)
+	if len(why) != 1 || why[0].Code != "unfinished_dropped" || why[0].Count != 1 || !strings.Contains(why[0].What, "read") {
+		t.Errorf("the health has %v", why)
+	}
+	if why := operate.BoundReasons(n.Host.Topics.Hosted(), now.Add(time.Hour)); len(why) != 0 {
+		t.Errorf("an hour later the health has %v", why)
 	}
 }
 

@@ -53,6 +53,7 @@ var gravities = map[string]Gravity{
 	"messages_blocked":            ForInformation,
 	"dead_letters_refused":        Degrading,
 	"topics_full":                 Degrading,
+	"unfinished_dropped":          ForInformation,
 	"dedup_window_short":          ForInformation,
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,

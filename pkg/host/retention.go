@@ -100,7 +100,11 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.disk.Low() {
 		keep.Hold = &floor
 	}
-	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.minUnrecorded(moment)))
+	unfinished, err := hp.retain(keep)
+	if unfinished > 0 && h.Disk.Dropped(uint64(unfinished), moment) {
+		r.log.Warn("deleted messages that a channel has not finished, because their partition has reached its maximum size", "topic", h.Name, "partition", hp.index, "messages", unfinished)
+	}
+	err = errors.Join(err, l.Checkpoint(hp.minUnrecorded(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // logged when failures begin
 		if failed {

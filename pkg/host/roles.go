@@ -387,31 +387,27 @@ func (hp *Held) Checkpoint() error {
 	return nil
 }
 
-// retain drops messages of this replica that no channel needs and no policy keeps. A follower uses
-// the positions received from the leader.
-func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
+// retain drops messages of this replica that no channel needs and no policy keeps, or that exceed a
+// size. A leader returns how many of them some channel had not finished. A follower uses the
+// positions received from the leader.
+func (hp *Held) retain(r commitlog.Retention) (unfinished seq.Offset, err error) {
 	if lp := hp.Led.Load(); lp != nil {
 		lp.Once.Expire()
-		wanted, log := lp.Part.Floor(), lp.Part.Log()
-		wanted = max(wanted, log.Start())
-		err := lp.Part.Retain(r)
-		if start := log.Start(); start > wanted && r.Share > 0 {
-			h.Disk.Dropped(uint64(start - wanted))
+		wanted := max(lp.Part.Floor(), lp.Part.Log().Start())
+		err = lp.Part.Retain(r)
+		if start := lp.Part.Log().Start(); start > wanted && len(lp.Part.Channels()) > 0 {
+			unfinished = start - wanted
 		}
-		return err
-	}
-	if s := hp.Standby.Load(); s != nil {
+	} else if s := hp.Standby.Load(); s != nil {
 		r.Floor = s.Floor()
-		_, err := hp.Replica.Log().Retain(r)
-		return err
+		_, err = hp.Replica.Log().Retain(r)
 	}
-	return nil
+	return unfinished, err
 }
 
 // setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
-	err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged})
-	if err != nil {
+	if err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged}); err != nil {
 		return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 	}
 	return nil

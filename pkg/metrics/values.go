@@ -64,7 +64,7 @@ var topicMetrics = []value[topicSum]{
 	{gauge("brokerd_topic_paused", "1 if the topic is paused.", "topic"), func(t *topicSum) float64 { return truth(t.paused) }},
 	{counter("brokerd_topic_duplicates_total", "Duplicate messages not stored, recognized by their dedup ids.", "topic"), func(t *topicSum) float64 { return float64(t.duplicates) }},
 	{counter("brokerd_topic_full_refused_total", "Messages refused because the topic had reached max-bytes.", "topic"), func(t *topicSum) float64 { return float64(t.refused) }},
-	{counter("brokerd_topic_full_dropped_total", "Messages dropped unfinished because the topic had reached max-bytes.", "topic"), func(t *topicSum) float64 { return float64(t.expelled) }},
+	{counter("brokerd_topic_full_dropped_total", "Messages dropped unfinished because their partition had reached max-bytes or retention-bytes.", "topic"), func(t *topicSum) float64 { return float64(t.expelled) }},
 	{gauge("brokerd_topic_quota_used_ratio", "Used part of the topic's max-bytes, in its fullest partition; only for topics with max-bytes.", "topic"), func(t *topicSum) float64 { return unless(t.quota < 0, t.quota) }},
 }
 

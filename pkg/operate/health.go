@@ -166,13 +166,17 @@ func fullest(h *host.Topic) (names []string) {
 	return names
 }
 
-// BoundReasons reports partitions that refuse messages because they are full, and those that
-// received so many dedup ids that some were dropped within their window.
+// BoundReasons reports partitions that refuse messages because they are full, topics that drop
+// unfinished messages, and partitions that received so many dedup ids that some were dropped within
+// their window.
 func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
-	var full, short []string
+	var full, dropping, short []string
 	for _, h := range topics {
 		if h.Disk.Full(now) {
 			full = append(full, fullest(h)...)
+		}
+		if h.Disk.Dropping(now) {
+			dropping = append(dropping, h.Name)
 		}
 		for _, lp := range h.AllLed() {
 			if k := lp.Once.Keeper(); k != nil && k.Counts().Forgotten > 0 {
@@ -183,6 +187,10 @@ func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	if len(full) > 0 {
 		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
 			"partitions have reached their share of max-bytes and refuse publishes: %s; consume messages, or raise max-bytes", health.Names(full))})
+	}
+	if len(dropping) > 0 {
+		reasons = append(reasons, health.Reason{Code: "unfinished_dropped", Count: len(dropping), What: "topics have reached their maximum size " +
+			"and delete messages that some channel has not finished: " + health.Names(dropping) + "; add consumers, or raise retention-bytes or max-bytes"})
 	}
 	if len(short) > 0 {
 		reasons = append(reasons, health.Reason{Code: "dedup_window_short", Count: len(short), What: fmt.Sprintf(

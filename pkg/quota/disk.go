@@ -15,7 +15,8 @@ const (
 	// tellEvery is the shortest time between two requests to drop messages of a
 	// full topic.
 	tellEvery = 100 * time.Millisecond
-	// Recently is how long after a refusal the topic counts as full.
+	// Recently is how long after a refusal the topic counts as full, and how long after unfinished
+	// messages were dropped it counts as dropping them.
 	Recently = time.Minute
 )
 
@@ -28,6 +29,7 @@ type Disk struct {
 	refused  atomic.Uint64   // messages
 	dropped  atomic.Uint64   // messages that some channel had not finished
 	lastFull atomic.Int64    // when messages were refused last, ns since 1970; 0: never
+	lastDrop atomic.Int64    // when some of dropped were dropped last, ns since 1970; 0: never
 }
 
 // Tells sets the channel that gets a value when the oldest messages must be
@@ -65,13 +67,24 @@ func (d *Disk) tell(now time.Time) {
 	signal.Poke(d.full)
 }
 
-// Dropped counts dropped messages that some channel had not finished.
-func (d *Disk) Dropped(messages uint64) { d.dropped.Add(messages) }
+// Dropped counts dropped messages that some channel had not finished. It reports whether they are
+// the first ones in a while.
+func (d *Disk) Dropped(messages uint64, now time.Time) bool {
+	first := !d.Dropping(now)
+	d.dropped.Add(messages)
+	d.lastDrop.Store(now.UnixNano())
+	return first
+}
+
+// Dropping reports whether messages were recently dropped that some channel had not finished.
+func (d *Disk) Dropping(now time.Time) bool { return recent(d.lastDrop.Load(), now) }
+
+// recent reports whether a time, in ns since 1970 and 0 for never, is at most Recently ago.
+func recent(at int64, now time.Time) bool { return at != 0 && now.UnixNano()-at < int64(Recently) }
 
 // Full reports whether messages were refused recently.
 func (d *Disk) Full(now time.Time) bool {
-	last := d.lastFull.Load()
-	return last != 0 && now.UnixNano()-last < int64(Recently)
+	return recent(d.lastFull.Load(), now)
 }
 
 // Counts are the numbers of refused messages, and of messages dropped before every channel

@@ -21,7 +21,7 @@ type Topic struct {
 	Bytes      uint64  // of their bodies
 	LogBytes   int64   // on disk
 	Refused    uint64  // messages beyond the topic's maximum of bytes, since the process started
-	Dropped    uint64  // messages dropped for that before every channel had finished them
+	Dropped    uint64  // messages dropped because of its size before every channel had finished them
 	QuotaUsed  float64 // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
 	Dedup      dedup.Counts
 	Partitions []Partition

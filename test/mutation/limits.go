@@ -237,6 +237,16 @@ func edgeMistakes() []mistake {
 func quotaMistakes() []mistake {
 	return []mistake{
 		{
+			name: "unfinished messages beyond retention-bytes are dropped without a word", file: "pkg/host/retention.go",
+			old: "if unfinished > 0 && h.Disk", with: "if unfinished > 0 && share > 0 && h.Disk",
+			tests: []string{"./pkg/broker"}, run: "TestUnfinishedMessagesBeyondRetentionAreReported",
+		},
+		{
+			name: "a topic without channels drops unfinished messages", file: "pkg/host/roles.go",
+			old: "start > wanted && len(lp.Part.Channels()) > 0 {", with: "start > wanted {",
+			tests: []string{"./pkg/broker"}, run: "TestUnfinishedMessagesBeyondRetentionAreReported",
+		},
+		{
 			name: "a write that a quota refused does not make the disk low", file: "pkg/diskspace/denied.go",
 			old: "last := s.denials.last.Load()\n\tif last == nil {", with: "last := s.denials.last.Load()\n\tif last == nil || free > 0 {",
 			tests: []string{"./pkg/diskspace"}, run: "TestQuota",
