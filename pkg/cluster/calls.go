@@ -124,7 +124,7 @@ func (n *Node) callAddress(ctx context.Context, address string, request []byte) 
 		case peer.ReasonSelf:
 			return nil, formation.ErrSelf
 		case peer.ReasonNameTaken:
-			return nil, fmt.Errorf("%w: at %s", formation.ErrNodeIDTaken, address)
+			return nil, fmt.Errorf("%w (the other one runs at %s)", formation.ErrNodeIDTaken, address)
 		case peer.ReasonWrongCluster:
 			return nil, fmt.Errorf("%w: %w", formation.ErrOtherCluster, refused)
 		}

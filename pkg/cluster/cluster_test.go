@@ -328,8 +328,8 @@ func TestSecondProcessOfANodeIsRefused(t *testing.T) {
 		}
 		p := w.startIn("twin", filepath.Join(w.dir, "twin"))
 		<-p.opened
-		if !errors.Is(p.err, formation.ErrNodeIDTaken) {
-			t.Error(p.err)
+		if !errors.Is(p.err, formation.ErrNodeIDTaken) || strings.Count(p.err.Error(), formation.ErrNodeIDTaken.Error()) != 1 {
+			t.Error(p.err) // what to do, once
 		}
 		_ = w.kill("twin")
 		w.formed(3, 3)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 			break
 		}
 		if hopeless(err) || ctx.Err() != nil || r.breakdown.cause() != nil {
-			return fmt.Errorf("register node start: %w", errors.Join(err, r.breakdown.cause()))
+			return fmt.Errorf("register node start: %w", cmp.Or(r.breakdown.cause(), err)) // the cause of err, if it has failed
 		}
 		switch {
 		case !errors.Is(err, failure.MetadataDiskFull):

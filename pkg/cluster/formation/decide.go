@@ -11,8 +11,8 @@ import (
 
 // Permanent reasons why a node cannot join a cluster.
 var (
-	// ErrNodeIDTaken: another process with the node id runs. Refused.
-	ErrNodeIDTaken = fate.Refuse("node id is in use by another running node")
+	// ErrNodeIDTaken: two processes with one node id run. Refused.
+	ErrNodeIDTaken = fate.Refuse("two running nodes have one node-id: stop one of them, or give it a node-id and a data-dir of its own")
 	// ErrTwoClusters: the join addresses belong to different clusters. Refused.
 	ErrTwoClusters = fate.Refuse("join addresses belong to different clusters")
 	// ErrOtherCluster: the nodes belong to different clusters. Refused.
@@ -112,13 +112,13 @@ func distinct(self identity, answers []seen) ([]seen, error) {
 	for _, s := range all {
 		if s.Node == self.Node {
 			if s.Session != self.Session {
-				return nil, fmt.Errorf("%w: %s at %s", ErrNodeIDTaken, s.Node, s.Address)
+				return nil, fmt.Errorf("%w (%s runs at %s)", ErrNodeIDTaken, s.Node, s.Address)
 			}
 			continue
 		}
 		if k := len(out); k > 0 && out[k-1].Node == s.Node {
 			if out[k-1].Session != s.Session {
-				return nil, fmt.Errorf("%w: %s at %s and %s", ErrNodeIDTaken, s.Node, s.Address, out[k-1].Address)
+				return nil, fmt.Errorf("%w (%s runs at %s and %s)", ErrNodeIDTaken, s.Node, s.Address, out[k-1].Address)
 			}
 			continue
 		}
