@@ -66,8 +66,9 @@ func mistakes() []mistake {
 		stockMistakes(),
 		deliveryMistakes(),
 		lookupMistakes(),
+		operatorMistakes(),
+		outcomeMistakes(),
 	)
-	return slices.Concat(replicationMistakes(), membershipMistakes(), formingMistakes(), repairMistakes(), damageMistakes(), relayMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), changeMistakes(), wireMistakes(), permissionMistakes(), extensionMistakes(), tagMistakes(), clusterMistakes(), transferMistakes(), redoMistakes(), roundMistakes(), noteMistakes(), lateMistakes(), landMistakes(), replayMistakes(), markerMistakes(), sweepMistakes(), placeMistakes(), descriptorMistakes(), latencyMistakes(), traceMistakes(), boundMistakes(), dropMistakes(), answerMistakes(), wakeMistakes(), breathMistakes(), onceMistakes(), optionMistakes(), expiryMistakes(), silentMistakes(), addressedMistakes(), moveMistakes(), keyMistakes(), rollingMistakes(), backupMistakes(), snapshotMistakes(), stockMistakes(), operatorMistakes(), outcomeMistakes())
 }
 
 // structural are the rules of test/model that no line of code can drop, with

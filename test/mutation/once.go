@@ -165,7 +165,8 @@ func optionMistakes() []mistake {
 		},
 		{
 			name: "quota: what goes is not counted", file: "pkg/host/roles.go",
-			old: "if start := log.Start(); start > wanted && r.Share > 0 {", with: "if start := log.Start(); start > wanted && false {",
+			old:   "if start := lp.Part.Log().Start(); start > wanted && len(lp.Part.Channels()) > 0 {",
+			with:  "if start := lp.Part.Log().Start(); false && start > wanted && len(lp.Part.Channels()) > 0 {",
 			tests: []string{"./pkg/broker"}, run: "TestFullTopic",
 		},
 		{
