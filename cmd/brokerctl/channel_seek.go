@@ -189,9 +189,7 @@ func newChannelRestoreCommand(g *globals) *cobra.Command {
 		Short: "Restore a deleted channel at its last position",
 		Long: `Restore a deleted channel at its last position, with its settings. Its messages are kept for at least 24 hours,
 unless the disk is nearly full or the topic's size is limited. Consumers that reconnect create the channel again, at
-the end of the topic: --replace moves that channel to the position of the deleted one; channel undo reverts that.
-With --replace, messages that were in the log for the deleted channel alone are lost: requeued with a delay over
-requeue-in-memory, carried forward, or redriven.`,
+the end of the topic: --replace moves that channel to the position of the deleted one; channel undo reverts that.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return undoChannel(cmd, g, at, func(ctx context.Context, topic, channel string) (*api.UndoneMove, error) {
 			return g.client.History.RestoreChannel(ctx, topic, channel, replace)

@@ -233,6 +233,45 @@ func TestRestoredChannelHasLongRequeuedMessages(t *testing.T) {
 	})
 }
 
+// A channel that consumers have created again takes the place of the deleted one, with the messages that
+// are in the log for that one alone, and keeps its own.
+func TestReplacingChannelHasLongRequeuedMessages(t *testing.T) {
+	l := newLan(t, func(o *Options) { o.Moves.RequeueInMemory = time.Minute }, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	deferred := func() int64 {
+		if s := l.at("n2").Contents.ClusterStats(ctx, "t", "c", false); len(s) > 0 && len(s[0].Channels) > 0 {
+			return s[0].Channels[0].Deferred
+		}
+		return 0
+	}
+	requeue := func(body string, end seq.Offset) {
+		if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+		l.mustPut("t", 0, body)
+		c := l.subscribe("t", "c", 0)
+		if err := c.Requeue(c.takeSome(1)[0].ID, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		l.eventually("the message is copied", func() bool {
+			return l.at("n1").Host.Lookup("t").Led(0).Part.Log().CommittedEnd() == end && deferred() == 1
+		})
+		c.Close()
+	}
+	requeue("of the deleted one", 2)
+	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	requeue("its own", 4)
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c", true); err != nil {
+		t.Fatal(err)
+	}
+	l.subscribe("t", "c", 0).idle() // none is due
+	l.eventually("both copies are known", func() bool { return deferred() == 2 })
+}
+
 // A restored channel had the version of the deleted one: its positions were compared with those of that one
 // on a replica that was down meanwhile, and it counted as placed on the replicas since long ago.
 func TestRestoredChannelHasItsOwnPositions(t *testing.T) {

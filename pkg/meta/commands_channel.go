@@ -57,9 +57,11 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	if len(t.Channels) >= maxChannels {
 		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", failure.LimitReached, maxChannels, c.Topic)
 	}
-	address, err := c.address(s, t)
-	if err != nil {
-		return err
+	var address Incarnation
+	if c.Version != 0 {
+		if address, err = addressOf(s, t, c.Channel, c.Version); err != nil {
+			return err
+		}
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
@@ -75,18 +77,15 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	return nil
 }
 
-// address returns what messages for the deleted channel are addressed to; 0: the channel is new.
-func (c CreateChannel) address(s *State, t *Topic) (Incarnation, error) {
-	if c.Version == 0 {
-		return 0, nil
-	}
+// addressOf returns what messages for a deleted channel of a topic are addressed to.
+func addressOf(s *State, t *Topic, channel string, version Incarnation) (Incarnation, error) {
 	i := slices.IndexFunc(s.saved, func(v *Saved) bool {
-		return v.of(c.Topic, c.Channel) && v.Incarnation == t.Incarnation && v.Version == c.Version
+		return v.of(t.Name, channel) && v.Incarnation == t.Incarnation && v.Version == version
 	})
 	if i < 0 {
-		return 0, fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
+		return 0, fmt.Errorf("channel %s: %w", channel, failure.StaleIncarnation)
 	}
-	return cmp.Or(s.saved[i].Address, c.Version), nil
+	return cmp.Or(s.saved[i].Address, version), nil
 }
 
 // setChannel sets a channel in a copy of the topic, and replaces the topic by it.
@@ -133,6 +132,9 @@ type AlterChannel struct {
 
 	Policy *policy.Patch `json:"policy,omitempty"`
 	Filter *string       `json:"filter,omitempty"` // "" removes it
+	// Restores is the version of a deleted channel with the name, of which a position is saved. The channel
+	// also gets the messages that are addressed to that one.
+	Restores Incarnation `json:"restores,omitempty"`
 }
 
 func (c AlterChannel) validate() error {
@@ -158,6 +160,11 @@ func (c AlterChannel) apply(s *State, r *Result) error {
 	set(&ch.Skipped, c.Skipped)
 	set(&ch.Order, c.Order)
 	set(&ch.Filter, c.Filter)
+	if c.Restores != 0 {
+		if ch.Address, err = addressOf(s, t, c.Channel, c.Restores); err != nil {
+			return err
+		}
+	}
 	if c.Policy != nil {
 		ch.Policy = c.Policy.Apply(ch.Policy)
 		if err := checkDeadLetters(t, ch); err != nil {

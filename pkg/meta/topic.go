@@ -100,7 +100,7 @@ type Channel struct {
 	Policy    policy.Policy `json:"policy,omitzero"`
 	Filter    string        `json:"filter,omitempty"` // chooses the messages that it gets: see pkg/filter; "": all
 	// Address is the version of the channel, deleted since, as which this one was restored: messages
-	// addressed to that one are for this one. 0: Version, unless it was restored.
+	// addressed to that one are for this one too. 0: it was not restored.
 	Address Incarnation `json:"address,omitempty"`
 }
 

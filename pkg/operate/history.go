@@ -246,9 +246,8 @@ const SavedDelete = "delete"
 
 // RestoreChannel recreates a deleted channel at its last position. With replace, a channel with the name
 // that was created since, for example by a consumer that reconnected, is moved to that position and gets
-// the settings of the deleted one; its own position is saved, for UndoChannel. It stays the channel that it
-// is: messages that were in the log for the deleted channel alone are not delivered. Without replace, such
-// a channel is refused with failure.ChannelAgain.
+// the settings of the deleted one, and the messages that are in the log for that one alone; its own position
+// is saved, for UndoChannel. Without replace, such a channel is refused with failure.ChannelAgain.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, replace bool) (api.UndoneMove, error) {
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
@@ -280,8 +279,8 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 	return u, err
 }
 
-// replaceChannel gives a channel the settings of the deleted one of the same name, and saves its position.
-// Its version stays. To create it again with that of the deleted one, it would have to be deleted first,
+// replaceChannel gives a channel the settings and the address of the deleted one of the same name, and saves
+// its position. Its version stays. To create it again with that of the deleted one, it would have to be deleted first,
 // which disconnects its consumers, of which one may create it before the restore does, and nothing would
 // keep its messages in the log meanwhile.
 func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) error {
@@ -293,7 +292,7 @@ func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) 
 	if err != nil {
 		return err
 	}
-	return o.topics.Change(ctx, t.Name, meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter})
+	return o.topics.Change(ctx, t.Name, meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter, Restores: v.Version})
 }
 
 // undo returns a channel to a saved position in all of its partitions, and drops that.

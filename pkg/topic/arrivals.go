@@ -168,7 +168,7 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	case a.to == nil && rest == 0: // it is already due
 	case a.to == nil:
 		c.state.Defer(a.offset, now, rest)
-	case !isFor(a.to, c):
+	case !isFor(a.to.Channel, c):
 		channel.PassOver(c.state, a.offset)
 	case a.to.Moves:
 		channel.Move(c.state, channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
@@ -178,8 +178,8 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	return c.armLocked()
 }
 
-// isFor reports whether an address names a channel.
-func isFor(a *Address, c *Channel) bool { return a.Channel == c.address }
+// isFor reports whether messages that are addressed to a version are for a channel.
+func isFor(to uint64, c *Channel) bool { return to == c.version || to == c.address.Load() }
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
 // not. Unreadable messages are handled at their delivery.

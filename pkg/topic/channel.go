@@ -25,7 +25,7 @@ type ChannelOptions struct {
 	Ephemeral bool
 	First     bool   // the topic had no durable channel when it was created
 	Filter    string // "": none
-	Address   uint64 // what its messages are addressed to, which does not change; 0: its version
+	Address   uint64 // what its messages are addressed to, besides its version; 0: nothing else
 }
 
 // Channel is a channel on one partition: the shell around its channel.State. It owns the lock,
@@ -35,7 +35,7 @@ type Channel struct {
 	p         *Partition
 	name      string
 	version   uint64
-	address   uint64 // its version, or that of the deleted channel as which it was restored
+	address   atomic.Uint64 // what its messages are addressed to, besides its version; 0: nothing else
 	ephemeral bool
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // number of waiting consumers, readable without the lock
@@ -153,6 +153,7 @@ func (c *Channel) Stats() ChannelStats {
 // still be answered) and its order. It costs nothing if nothing changes, because a change of
 // one channel is applied to all channels of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
+	c.address.Store(o.Address)
 	if c.Selection.Set(o.Filter) {
 		c.wakeConsumers()
 	}

@@ -256,7 +256,7 @@ func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent in
 			}
 			return sent, nil
 		}
-		if foreign := k.address != nil && !isFor(k.address, k.ch); foreign {
+		if foreign := k.address != nil && !isFor(k.address.Channel, k.ch); foreign {
 			k.undo.gone = append(k.undo.gone, t.Offset) // its channel was moved back, or lost its position
 			continue
 		}

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/backlog"
@@ -96,12 +97,15 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		return Message{}, false
 	}
 	to := Address{
-		Channel: from.c.address, Partition: v.p.o.Index, Offset: from.offset,
+		Channel: cmp.Or(from.c.address.Load(), from.c.version), Partition: v.p.o.Index, Offset: from.offset,
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
 	m, err := record.Decode(raw)
 	if err != nil {
 		return Message{}, false
+	}
+	if m.Address != nil {
+		to.Channel = m.Address.Channel
 	}
 	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address, m.TTL > 0), now), time.Duration(v.p.ttl.Load()))
 }

@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -284,7 +283,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
-	c.address = cmp.Or(o.Address, version)
+	c.address.Store(o.Address)
 	c.Selection.Set(o.Filter)
 	if known {
 		c.moves = old.Moves

@@ -6,15 +6,15 @@ func addressedMistakes() []mistake {
 	return []mistake{
 		{
 			name: "addressed: every channel gets what is for one", file: "pkg/topic/arrivals.go",
-			old: "case !isFor(a.to, c):", with: "case false:", tests: topic, run: "Addressed|Origin|Leader",
+			old: "case !isFor(a.to.Channel, c):", with: "case false:", tests: topic, run: "Addressed|Origin|Leader",
 		},
 		{
 			name: "addressed: a channel that is led back gets what is not its own", file: "pkg/topic/consumer.go",
-			old: "k.address != nil && !isFor(k.address, k.ch)", with: "false", tests: topic, run: "Addressed",
+			old: "k.address != nil && !isFor(k.address.Channel, k.ch)", with: "false", tests: topic, run: "Addressed",
 		},
 		{
 			name: "addressed: others peek at what is for one", file: "pkg/topic/peek.go",
-			old: "m.Address != nil && !isFor(m.Address, c)", with: "false", tests: topic, run: "Addressed",
+			old: "m.Address != nil && !isFor(m.Address.Channel, c)", with: "false", tests: topic, run: "Addressed",
 		},
 		{
 			name: "addressed: a copy does not finish its origin", file: "pkg/topic/arrivals.go",

@@ -338,6 +338,16 @@ func deliveryMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestExhaustedMessageNamesWhatItReplaces",
 		},
 		{
+			name: "restore: a channel that replaces a deleted one does not get what is addressed to that", file: "pkg/operate/history.go",
+			old: ", Restores: v.Version})", with: "})",
+			tests: []string{"./pkg/broker"}, run: "TestReplacingChannelHasLongRequeuedMessages",
+		},
+		{
+			name: "restore: a channel that replaces a deleted one loses what is addressed to it", file: "pkg/topic/arrivals.go",
+			old: "return to == c.version || to == c.address.Load()", with: "return to == c.address.Load() || c.address.Load() == 0 && to == c.version",
+			tests: []string{"./pkg/broker"}, run: "TestReplacingChannelHasLongRequeuedMessages",
+		},
+		{
 			name: "settings: a large negative number of milliseconds becomes a time", file: "pkg/admin/v1/config.go",
 			old: "*d.ms < 0 || *d.ms > math", with: "*d.ms > math",
 			tests: []string{"./pkg/admin"}, run: "TestTrashRetention",
