@@ -23,6 +23,9 @@ type Address struct {
 	// Moves means that the copy replaces its origin, in the same partition: the origin is
 	// finished once the copy is committed.
 	Moves bool
+	// Chosen means, for a copy that replaces its origin, that an operator sent the origin to the channel:
+	// the channel's filter does not apply. It does not apply to a copy that replaces nothing either.
+	Chosen bool
 }
 
 //	+-------+-------------+---------------+------------+---------------+--------------+
@@ -36,13 +39,17 @@ const addressBytes = 1 + 8 + 2 + 8 + 8 + 2
 const (
 	addressCopies = iota // the origin is not changed
 	addressMoves
+	addressMovesChosen // it replaces a copy that did not change its origin
 )
 
 // encode writes the address to the first addressBytes of p.
 func (a *Address) encode(p []byte) {
 	le := binary.LittleEndian
 	p[0] = addressCopies
-	if a.Moves {
+	switch {
+	case a.Moves && a.Chosen:
+		p[0] = addressMovesChosen
+	case a.Moves:
 		p[0] = addressMoves
 	}
 	le.PutUint64(p[1:], a.Channel)
@@ -61,9 +68,9 @@ func decodeAddress(p []byte) (*Address, error) {
 	a := &Address{
 		Channel: le.Uint64(p[1:]), Partition: int(le.Uint16(p[9:])), Offset: seq.Offset(le.Uint64(p[11:])),
 		Timestamp: int64(le.Uint64(p[19:])), //nolint:gosec // as above
-		Attempts:  le.Uint16(p[27:]), Moves: p[0] == addressMoves,
+		Attempts:  le.Uint16(p[27:]), Moves: p[0] != addressCopies, Chosen: p[0] == addressMovesChosen,
 	}
-	if !a.valid() || p[0] > addressMoves {
+	if !a.valid() || p[0] > addressMovesChosen {
 		return nil, fmt.Errorf("%w: address out of range", ErrInvalid)
 	}
 	return a, nil

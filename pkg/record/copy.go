@@ -13,7 +13,7 @@ func CopyTo(a Address, raw []byte, delay, age, ttl time.Duration) (Message, bool
 		return Message{}, false
 	}
 	if m.Address != nil {
-		a.Timestamp = m.Address.Timestamp
+		a.Timestamp, a.Chosen = m.Address.Timestamp, !m.Address.Moves || m.Address.Chosen
 	}
 	if m.TTL == 0 {
 		m.TTL = ttl

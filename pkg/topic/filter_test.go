@@ -106,6 +106,27 @@ func TestFilterIgnoresOperatorsMessages(t *testing.T) {
 	}
 }
 
+// It is still the operator's when it was appended again, however often.
+func TestFilterIgnoresOperatorsMessagesAfterLongRequeue(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	c := b.channel("c", 7)
+	b.alter(c, "false")
+	sent := typed("sent", 0)
+	sent.Address = &Address{Channel: 7, Partition: 3, Timestamp: 1}
+	b.publishAll([]Message{sent})
+	r := b.join(c)
+	for range 3 {
+		want(t, "taken", r.take(9, b.now), "sent0")
+		r.requeue(b.now, time.Hour, "sent0")
+		b.moved()
+		b.now = b.now.Add(time.Hour)
+		c.Tick(b.now)
+	}
+	if end := b.log.End(); end != 4 {
+		t.Errorf("the log ends at %d, want the message and three copies", end)
+	}
+}
+
 // A filter with tags: a message that the filter chooses is delivered to a consumer of its tag.
 func TestFilterAndTags(t *testing.T) {
 	b := newBench(t)

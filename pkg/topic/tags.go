@@ -72,7 +72,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 // selected reports whether the channel's filter chooses the message that was read last. The filter
 // does not apply to messages that an operator sends only to this channel.
 func selected(k *Consumer, d *Delivery) bool {
-	if k.address != nil && !k.address.Moves {
+	if k.address != nil && (!k.address.Moves || k.address.Chosen) {
 		return true
 	}
 	return k.ch.Selection.Chooses(&filter.Message{

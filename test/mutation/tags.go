@@ -109,12 +109,12 @@ func selectionMistakes() []mistake {
 		},
 		{
 			name: "filter: what an operator sends is left out", file: "pkg/topic/tags.go",
-			old: "if k.address != nil && !k.address.Moves {", with: "if false {",
+			old: "if k.address != nil && (!k.address.Moves || k.address.Chosen) {", with: "if false {",
 			tests: shell, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
 			name: "filter: a moved message passes", file: "pkg/topic/tags.go",
-			old: "if k.address != nil && !k.address.Moves {", with: "if k.address != nil {",
+			old: "if k.address != nil && (!k.address.Moves || k.address.Chosen) {", with: "if k.address != nil {",
 			tests: shell, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
@@ -346,6 +346,16 @@ func deliveryMistakes() []mistake {
 			name: "restore: a channel that replaces a deleted one loses what is addressed to it", file: "pkg/topic/arrivals.go",
 			old: "return to == c.version || to == c.address.Load()", with: "return to == c.address.Load() || c.address.Load() == 0 && to == c.version",
 			tests: []string{"./pkg/broker"}, run: "TestReplacingChannelHasLongRequeuedMessages",
+		},
+		{
+			name: "filter: what an operator sent is skipped after a long requeue", file: "pkg/record/copy.go",
+			old: "m.Address.Timestamp, !m.Address.Moves || m.Address.Chosen", with: "m.Address.Timestamp, false",
+			tests: []string{"./pkg/topic"}, run: "TestFilterIgnoresOperatorsMessages",
+		},
+		{
+			name: "filter: what an operator sent is skipped after a second long requeue", file: "pkg/record/copy.go",
+			old: "m.Address.Timestamp, !m.Address.Moves || m.Address.Chosen", with: "m.Address.Timestamp, !m.Address.Moves",
+			tests: []string{"./pkg/topic"}, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
 			name: "settings: a large negative number of milliseconds becomes a time", file: "pkg/admin/v1/config.go",
