@@ -18,8 +18,9 @@ type Copy struct {
 
 // Move replaces a message by its copy: the original is finished, and its state (in flight with
 // the same consumer, deferred, waiting) moves to the copy's offset. The consumer may still
-// answer with the old offset. If the original is already finished, so is the copy, unless it is
-// inherited: then this very move may have finished the original. A known copy is not changed.
+// answer with the old offset. A message that an operator advanced meanwhile is not deferred again.
+// If the original is already finished, so is the copy, unless it is inherited: then this very move
+// may have finished the original. A known copy is not changed.
 func Move(s *State, c Copy, now time.Time) {
 	if s.known(c.To) {
 		return
@@ -51,7 +52,7 @@ func Move(s *State, c Copy, now time.Time) {
 	}
 	m := &s.t.slots[slot]
 	m.attempts = max(m.attempts, min(c.Attempts, MaxAttempts))
-	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 {
+	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 && m.delayed != advanced {
 		s.leave(slot)
 		putOff(s, slot, nanos, addTime(nanos, c.Rest))
 	}

@@ -71,7 +71,7 @@ func (m *model) move(c Copy, now time.Time) {
 	}
 	e = m.at[c.To]
 	e.attempts = max(e.attempts, c.Attempts)
-	if (e.state == Ready || e.state == Deferred) && c.Rest > 0 {
+	if (e.state == Ready || e.state == Deferred) && c.Rest > 0 && !e.advanced {
 		m.unqueue(func(o seq.Offset) bool { return o == c.To })
 		m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o == c.To })
 		e.held = false // it was released
@@ -178,5 +178,21 @@ func TestCopyForAnotherChannelIsSkipped(t *testing.T) {
 	}
 	if got := s.Take(moveTime, 1, time.Minute, 9, 3, nil); len(got) != 2 || got[1].Offset != 2 {
 		t.Errorf("took %v", got)
+	}
+}
+
+// TestAdvancedMessageStaysReady: its copy was appended while an operator advanced it.
+func TestAdvancedMessageStaysReady(t *testing.T) {
+	s := New(0, false)
+	s.Take(moveTime, 1, time.Minute, 1, 1, nil)
+	if err := s.Requeue(0, 1, moveTime, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got := Advance(s, []seq.Offset{0}); len(got) != 1 {
+		t.Fatalf("advanced %v", got)
+	}
+	Move(s, Copy{From: 0, To: 1, Attempts: 1, Rest: time.Hour}, moveTime)
+	if state, _ := s.StateOf(1); state != Ready {
+		t.Errorf("the copy is %v", state)
 	}
 }

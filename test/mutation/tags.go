@@ -358,6 +358,11 @@ func deliveryMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestFilterIgnoresOperatorsMessages",
 		},
 		{
+			name: "deferrals: a copy takes back that an operator advanced its message", file: "pkg/channel/move.go",
+			old: " && m.delayed != advanced", with: "",
+			tests: []string{"./pkg/channel"}, run: "TestAdvancedMessageStaysReady",
+		},
+		{
 			name: "settings: a large negative number of milliseconds becomes a time", file: "pkg/admin/v1/config.go",
 			old: "*d.ms < 0 || *d.ms > math", with: "*d.ms > math",
 			tests: []string{"./pkg/admin"}, run: "TestTrashRetention",
