@@ -68,3 +68,18 @@ func TestSubscriptionOutlastsLostLeadership(t *testing.T) {
 		}
 	})
 }
+
+// Clients may use each name of an ephemeral channel once, such as one with a random number.
+func TestRateOfEphemeralChannelEndsWithIt(t *testing.T) {
+	n := newNode(t)
+	c := n.subscribe("t", "c#ephemeral")
+	rates, now := &n.Host.Lookup("t").Rates, time.Now()
+	was := rates.Of("c#ephemeral", 5, now)
+	if rates.Of("c#ephemeral", 5, now) != was {
+		t.Error("another limit while the channel exists")
+	}
+	c.Close()
+	if rates.Of("c#ephemeral", 5, now) == was {
+		t.Error("the limit stays after the last consumer has left")
+	}
+}

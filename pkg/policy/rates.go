@@ -89,6 +89,13 @@ func (r *Rates) Throttled(channel string) time.Duration {
 	return 0
 }
 
+// Forget drops the limit of a deleted channel.
+func (r *Rates) Forget(channel string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, channel)
+}
+
 // Of returns the limit of a channel with this rate, in messages per second over all
 // nodes. Rate 0 means no limit: the result is nil.
 func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {

@@ -298,9 +298,8 @@ func confirmationMistakes() []mistake {
 	}
 }
 
-// deliveryMistakes concern rare moments of deliveries: a consumer that comes as another leaves, a
-// leadership or a requeue that ends late, a message that is moved.
-func deliveryMistakes() []mistake {
+// joiningMistakes concern consumers that come as others leave, or as a leadership ends.
+func joiningMistakes() []mistake {
 	return []mistake{
 		{
 			name: "ephemeral: a consumer does not get the channel that the last one is deleting", file: "pkg/consume/subscribe.go",
@@ -317,6 +316,18 @@ func deliveryMistakes() []mistake {
 			old: "case errors.Is(err, host.ErrLedElsewhere):", with: "case c == nil:",
 			tests: []string{"./pkg/broker"}, run: "TestSubscriptionOutlastsLostLeadership",
 		},
+		{
+			name: "rate: that of each deleted ephemeral channel stays in memory", file: "pkg/consume/subscription.go",
+			old: "	h.Rates.Forget(channel)\n", with: "",
+			tests: []string{"./pkg/broker"}, run: "TestRateOfEphemeralChannelEndsWithIt",
+		},
+	}
+}
+
+// deliveryMistakes concern rare moments of deliveries: a requeue that is recorded late, a message that is
+// moved, a channel that replaces another.
+func deliveryMistakes() []mistake {
+	return []mistake{
 		{
 			name: "requeue: a record that comes late ends a later requeue", file: "pkg/channel/retry.go",
 			old: " || s.t.slots[slot].taken != s.nanos(parked)", with: "",
