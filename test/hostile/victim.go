@@ -22,10 +22,6 @@ const patience = 30 * time.Second
 
 // victim is the broker that is attacked.
 type victim struct {
-<<<<<<< HEAD
-=======
-	nodes.Addresses
->>>>>>> cee79245 (hostile: keep the number of methods of the attacked broker small)
 	node    *nodes.Node
 	cluster *nodes.Cluster // of the one node
 	scratch string
@@ -49,11 +45,7 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 	if err != nil {
 		return nil, err
 	}
-<<<<<<< HEAD
 	v := &victim{node: c.Nodes[0], cluster: c, scratch: scratch}
-=======
-	v := &victim{Addresses: at[0], node: c.Nodes[0], cluster: c, scratch: scratch}
->>>>>>> cee79245 (hostile: keep the number of methods of the attacked broker small)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.Start(ctx); err != nil {
