@@ -68,8 +68,8 @@ func mistakes() []mistake {
 		lookupMistakes(),
 		operatorMistakes(),
 		outcomeMistakes(),
+		joiningMistakes(),
 	)
-	return slices.Concat(replicationMistakes(), membershipMistakes(), formingMistakes(), repairMistakes(), damageMistakes(), relayMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), changeMistakes(), wireMistakes(), permissionMistakes(), extensionMistakes(), tagMistakes(), clusterMistakes(), transferMistakes(), redoMistakes(), roundMistakes(), noteMistakes(), lateMistakes(), landMistakes(), replayMistakes(), markerMistakes(), sweepMistakes(), placeMistakes(), descriptorMistakes(), latencyMistakes(), traceMistakes(), boundMistakes(), dropMistakes(), answerMistakes(), wakeMistakes(), breathMistakes(), onceMistakes(), optionMistakes(), expiryMistakes(), silentMistakes(), addressedMistakes(), moveMistakes(), keyMistakes(), rollingMistakes(), backupMistakes(), snapshotMistakes(), stockMistakes(), joiningMistakes(), deliveryMistakes(), lookupMistakes())
 }
 
 // structural are the rules of test/model that no line of code can drop, with
