@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +47,7 @@ func TestChannelWaitsForLeaderThatStarts(t *testing.T) {
 		away := &l.hosts["n1"].away
 		away.Store(true)
 		err := l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false)
-		if k := failure.Of(err); k != failure.ChannelUnconfirmed || k.Code.Status() != http.StatusServiceUnavailable {
+		if k := failure.Of(err); k != failure.ChannelUnconfirmed || k.Code.Status() != http.StatusServiceUnavailable || !strings.Contains(err.Error(), "node n1: node is not serving") {
 			t.Errorf("a leader that does not start: %v, %v", err, k)
 		}
 		time.AfterFunc(directory.ConvergeTimeout/2, func() { away.Store(false) })

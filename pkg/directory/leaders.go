@@ -65,6 +65,7 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 	defer cancel()
+	var why error // of the last round that ended in time
 	for {
 		changed := d.o.Meta.Changed()
 		var g errgroup.Group
@@ -78,17 +79,20 @@ func (d leaders) converge(ctx context.Context, name string, index uint64) error 
 		case err != nil || flushed != nil && !passes(flushed) && ctx.Err() == nil:
 			return errors.Join(err, flushed)
 		case flushed != nil:
-			silent = append(silent, d.o.Self)
+			silent = append(silent, fmt.Errorf("node %s: %w", d.o.Self, flushed))
 		case len(silent) == 0:
 			h.SetConverged(index)
 			return nil
+		}
+		if why == nil || ctx.Err() == nil {
+			why = errors.Join(silent...)
 		}
 		// Another may lead soon, or the same may respond.
 		select {
 		case <-changed:
 		case <-time.After(convergeRetry):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w (not by %v)", failure.ChannelUnconfirmed, silent), flushed)
+			return fmt.Errorf("%w: %w", failure.ChannelUnconfirmed, why)
 		}
 	}
 }
@@ -114,22 +118,23 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 	}
 }
 
-// ask makes the other leaders of a topic converge, and returns those that did not respond, and the
-// errors of those that could not.
-func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent []meta.NodeID, err error) {
+// ask makes the other leaders of a topic converge, and returns why some did not respond, or may do so
+// soon, and the errors of those that could not.
+func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent []error, err error) {
 	var g errgroup.Group
 	var mu sync.Mutex // guards silent
 	for _, node := range d.otherLeaders(h.Config()) {
 		g.Go(func() error {
 			err := d.o.Calls.Converge(ctx, node, forward.Converge{Topic: h.Name, Index: index})
-			switch {
-			case err == nil:
+			if err == nil {
 				return nil
-			case Answered(err) && !passes(err):
-				return fmt.Errorf("node %s: %w", node, err)
+			}
+			failed := fmt.Errorf("node %s: %w", node, err)
+			if Answered(err) && !passes(err) {
+				return failed
 			}
 			mu.Lock()
-			silent = append(silent, node)
+			silent = append(silent, failed)
 			mu.Unlock()
 			d.o.Logger.Debug("leader does not respond", "topic", h.Name, "node", node, "error", err)
 			return nil

@@ -27,7 +27,7 @@ func directoryMistakes() []mistake {
 		},
 		{
 			name: "directory: a channel is not created while a leader is starting", file: "pkg/directory/leaders.go",
-			old: "case Answered(err) && !passes(err):", with: "case Answered(err):", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
+			old: "if Answered(err) && !passes(err) {", with: "if Answered(err) {", tests: []string{"./pkg/broker"}, run: "TestChannelWaitsForLeader",
 		},
 		{
 			name: "directory: a channel is not created while a leadership moves", file: "pkg/directory/leaders.go",
