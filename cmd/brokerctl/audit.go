@@ -117,7 +117,9 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 				return err
 			}
 		}
-		req.Since, req.Max = time.Time{}, 0
+		if req.Max = 0; req.After > 0 { // otherwise older events would follow
+			req.Since = time.Time{}
+		}
 		if g.env.pause(ctx, followEvery); ctx.Err() != nil {
 			return nil
 		}

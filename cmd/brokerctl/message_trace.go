@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // traceOptions select the messages whose traces are shown, in addition to an id.
-type traceOptions struct{ topic, traceID, key string }
+type traceOptions struct{ topic, channel, traceID, key string }
 
 func newMessageTraceCommand(g *globals) *cobra.Command {
 	var o traceOptions
@@ -34,6 +35,7 @@ collected from all nodes; each time is from the clock of the node that recorded 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	f.StringVar(&o.channel, "channel", "", "only events of this `CHANNEL`, and those of all channels")
 	f.StringVar(&o.traceID, "trace-id", "", "messages published with this `NUMBER` by PUB_TRACE or ##trace_id; decimal, or with 0x")
 	f.StringVar(&o.key, "key", "", "messages published with this `KEY`")
 	return cmd
@@ -62,11 +64,17 @@ func traceMessages(cmd *cobra.Command, g *globals, o traceOptions, text string) 
 	}
 	ask := func(ctx context.Context) (*api.MessageTrace, error) { return g.client.Insights.Trace(ctx, o.topic, id) }
 	return answer(cmd, g, ask, func(m *api.MessageTrace) view {
+		m.Events = o.chosen(m.Events)
 		return view{object: m, names: []string{m.ID}, text: func(p *page) {
 			timeLine(p, m)
 			traceNotes(p, m.Missing, m.Truncated)
 		}}
 	})
+}
+
+// chosen returns the events of the channel, and those of all channels.
+func (o *traceOptions) chosen(all []api.TraceEvent) []api.TraceEvent {
+	return slices.DeleteFunc(all, func(e api.TraceEvent) bool { return o.channel != "" && e.Channel != "" && e.Channel != o.channel })
 }
 
 func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
@@ -82,6 +90,7 @@ func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
 	names := make([]string, len(list.Messages))
 	for i := range list.Messages {
 		names[i] = list.Messages[i].ID
+		list.Messages[i].Events = o.chosen(list.Messages[i].Events)
 	}
 	return g.show(cmd, view{object: list, names: names, text: func(p *page) {
 		for i := range list.Messages {

@@ -503,3 +503,35 @@ func TestRedriveThatFailsHalfwayIsPartial(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", r.exit, r.stdout, r.stderr)
 	}
 }
+
+// TestTraceIsOfOneChannel keeps the events that are of all channels.
+func TestTraceIsOfOneChannel(t *testing.T) {
+	b := newFakeBroker(t)
+	events := []api.TraceEvent{{What: "published"}, {What: "delivered", Channel: "bill"}, {What: "delivered", Channel: "invoice"}, {What: "finished", Channel: "bill"}}
+	one := api.MessageTrace{ID: "2b839aa76e4d64b7", Topic: "orders", Events: events}
+	b.set("GET /v1/messages/2b839aa76e4d64b7/trace", one)
+	b.set("GET /v1/topics/orders/traces", api.TraceList{Topic: "orders", Messages: []api.MessageTrace{one}})
+	for _, args := range [][]string{{"2b839aa76e4d64b7"}, {"--key", "k", "--topic", "orders"}} {
+		r := b.brokerctl(t, append([]string{"message", "trace", "--channel", "bill", "-o", "json"}, args...)...)
+		if r.exit != exitOK || strings.Count(r.stdout, `"what"`) != 3 || strings.Contains(r.stdout, "invoice") {
+			t.Errorf("%v: exit %d\n%s%s", args, r.exit, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestFollowedEventsAreNotOlderThanAsked: there is none at first, after which the next ones could be asked for.
+func TestFollowedEventsAreNotOlderThanAsked(t *testing.T) {
+	b := newFakeBroker(t)
+	var since []string
+	b.set("GET /v1/events", func(r *http.Request, _ []byte) any {
+		since = append(since, r.URL.Query().Get("since"))
+		if len(since) == 2 {
+			return api.EventLog{Events: []api.Event{{Index: 7, Kind: "node_down", Object: "n3", What: "node is down"}}}
+		}
+		return api.EventLog{}
+	})
+	r, _ := watching(t, b, 3, "events", "-f", "--since", "1h")
+	if r.exit != exitOK || len(since) < 3 || since[0] == "" || since[1] != since[0] || since[2] != "" {
+		t.Errorf("exit %d, asked for events since %q\n%s", r.exit, since, r.stderr)
+	}
+}
