@@ -117,8 +117,11 @@ func TestOtherRefusalsAreRecorded(t *testing.T) {
 			_ = n.letIn(t.Context(), request{Kind: askJoin, From: identity{meta.NodeID(fmt.Sprint("s", i)), "s", 7}})
 		}
 		_, refused := w.joins()
-		if len(refused) != maxRefusals || refused[0].Status != http.StatusConflict || !strings.Contains(refused[0].Request, ErrAddressTaken.Error()) {
-			t.Errorf("audit log: %d entries, the first %+v", len(refused), refused[0])
+		if len(refused) != maxRefusals {
+			t.Fatalf("%d refused joins in the audit log", len(refused))
+		}
+		if refused[0].Status != http.StatusConflict || !strings.Contains(refused[0].Request, ErrAddressTaken.Error()) {
+			t.Errorf("audit log: %+v", refused[0])
 		}
 	})
 }
