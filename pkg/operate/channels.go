@@ -131,7 +131,7 @@ func (c *tally) outcome(partitions int, err error) error {
 	if unsure > 0 {
 		text += fmt.Sprintf(", perhaps in %d more", unsure)
 	}
-	return fate.Mark(fmt.Errorf("%s: %v", text, err), fate.Uncertain)
+	return fate.Mark(fmt.Errorf("%s: %v", text, err), fate.Uncertain) //nolint:errorlint // the code of err says that one partition refused
 }
 
 // changeEverywhere is everywhere for a change.

@@ -274,7 +274,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 	}
 	u, err := undo(ctx, o.node, all[i])
 	if err != nil { // the channel exists now
-		err = fate.Mark(fmt.Errorf("%s/%s is created; repeat the restore with replace: %v", name, channel, err), fate.Uncertain)
+		err = fate.Mark(fmt.Errorf("%s/%s is created; repeat the restore with replace: %v", name, channel, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
 	}
 	return u, err
 }
@@ -314,7 +314,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	if err == nil || errors.Is(err, failure.SavedNotFound) { // another request did the same
 		return u, nil
 	}
-	return u, fate.Mark(fmt.Errorf("undo incomplete; repeat it: the channel is moved, but the saved position is kept: %v", err), fate.Uncertain)
+	return u, fate.Mark(fmt.Errorf("undo incomplete; repeat it: the channel is moved, but the saved position is kept: %v", err), fate.Uncertain) //nolint:errorlint // likewise
 }
 
 // saveDeleted saves the position of a channel that is about to be deleted. A partition whose leader
