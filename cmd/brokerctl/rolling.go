@@ -152,6 +152,7 @@ func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // progress: a failed write is ignored
 			}
 		},
+		Audit: g.client.Insights.Audit,
 		Exec: func(ctx context.Context, n *api.NodeDetail) error {
 			return o.script.Run(ctx, n, cmd.ErrOrStderr())
 		},

@@ -1,6 +1,7 @@
 package rolling
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -42,7 +43,7 @@ type Record struct {
 
 // String returns the record as the reason of an act.
 func (r *Record) String() string {
-	text := fmt.Sprintf("rolling %s begun %s: %s %s", r.Verb, r.Begun.UTC().Format(time.RFC3339), r.Node, r.State)
+	text := fmt.Sprintf("rolling %s begun %s: %s %s", r.Verb, r.Begun.UTC().Format(time.RFC3339Nano), r.Node, r.State)
 	if r.State == stateDrained {
 		text += fmt.Sprintf(", incarnation %d, version %s", r.Incarnation, r.Version)
 	}
@@ -85,6 +86,31 @@ func parseRecord(a *api.Act) (*Record, bool) {
 		r.Pending = strings.Fields(pending)
 	}
 	return r, true
+}
+
+// by returns who began the run.
+func (r *Record) by() string { return cmp.Or(r.Act.Identity, r.Act.Actor) }
+
+// drainedBefore returns the record of another run that drained a node before the run that was begun at
+// own, and whose drain has not been cancelled; nil if there is none. It returns false if acts, the oldest
+// first, do not have the drain of own.
+func drainedBefore(acts []api.Act, node string, own time.Time) (first *Record, recorded bool) {
+	for i := range acts {
+		a := &acts[i]
+		if a.Object == node && strings.HasSuffix(a.Verb, "/undrain") && a.Status < http.StatusMultipleChoices {
+			first = nil
+			continue
+		}
+		r, ok := parseRecord(a)
+		switch {
+		case !ok || r.Node != node || r.State != stateDrained:
+		case r.Begun.Equal(own):
+			return first, true
+		case first == nil:
+			first = r
+		}
+	}
+	return nil, false
 }
 
 // Unfinished is a run that has not ended: it was interrupted, or is in progress.
@@ -150,10 +176,6 @@ func (u *Unfinished) String() string {
 	default:
 		what = fmt.Sprintf("a rolling %s ended at node %s, which is not drained any more, before its end", u.Verb, u.Node)
 	}
-	by := u.Act.Actor
-	if u.Act.Identity != "" {
-		by = u.Act.Identity
-	}
 	return fmt.Sprintf("%s (begun %s by %s, last act %s); pending: %s", what,
-		u.Begun.Format(time.DateTime), by, u.Act.At.UTC().Format(time.DateTime), strings.Join(u.Nodes, ","))
+		u.Begun.Format(time.DateTime), u.by(), u.Act.At.UTC().Format(time.DateTime), strings.Join(u.Nodes, ","))
 }

@@ -197,10 +197,11 @@ func TestFailedUpgradeIsRetried(t *testing.T) {
 	c := newFakeCluster(t, "n1", "n2")
 	o := c.options()
 	o.Verb, o.Changed = "upgrade", true
+	begun := c.now
 	_, err := Run(t.Context(), c, c.plan("n2"), o)
 	stoppedAt(t, err, StepReturn, "it serves")
 	p := c.plan("n2")
-	p.Resume = &Record{Verb: "upgrade", Node: "n2", State: stateDrained, Incarnation: 7, Version: "1.2.0"}
+	p.Resume = &Record{Verb: "upgrade", Begun: begun, Node: "n2", State: stateDrained, Incarnation: 7, Version: "1.2.0"}
 	o.Exec = func(ctx context.Context, n *api.NodeDetail) error {
 		c.nodes["n2"].Version = "1.3.0"
 		return c.exec(ctx, n)

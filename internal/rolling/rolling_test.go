@@ -28,6 +28,7 @@ type fakeCluster struct {
 	silent int
 	// onPause is called while a run waits.
 	onPause func()
+	journal []api.Act
 	said    []string
 }
 
@@ -68,7 +69,7 @@ func (c *fakeCluster) Node(_ context.Context, id string) (*api.NodeDetail, error
 	return &n, c.answer()
 }
 
-func (c *fakeCluster) DrainNode(_ context.Context, id string, req api.DrainNode) (*api.NodeDetail, error) {
+func (c *fakeCluster) DrainNode(ctx context.Context, id string, req api.DrainNode) (*api.NodeDetail, error) {
 	if err := c.answer(); err != nil {
 		return nil, err
 	}
@@ -79,12 +80,22 @@ func (c *fakeCluster) DrainNode(_ context.Context, id string, req api.DrainNode)
 		c.t.Errorf("drain of %s: %+v", id, req)
 	}
 	c.acts = append(c.acts, "drain "+id)
+	c.record(ctx, "drain", id)
 	c.nodes[id].Intent, c.nodes[id].State, c.nodes[id].Leaders = api.IntentDrain, api.NodeDraining, 0
 	return c.nodes[id], nil
 }
 
-func (c *fakeCluster) UndrainNode(_ context.Context, id string) (*api.NodeDetail, error) {
+func (c *fakeCluster) audit(context.Context, api.JournalOptions) (*api.AuditLog, error) {
+	return &api.AuditLog{Acts: slices.Clone(c.journal)}, c.answer()
+}
+
+func (c *fakeCluster) record(ctx context.Context, verb, id string) {
+	c.journal = append(c.journal, api.Act{Verb: "POST /v1/nodes/{node}/" + verb, Object: id, Reason: api.ReasonOf(ctx), Status: 200, Actor: "10.0.0.9:5000"})
+}
+
+func (c *fakeCluster) UndrainNode(ctx context.Context, id string) (*api.NodeDetail, error) {
 	c.acts = append(c.acts, "undrain "+id)
+	c.record(ctx, "undrain", id)
 	c.nodes[id].Intent, c.nodes[id].State = api.IntentNone, api.NodeUp
 	return c.nodes[id], nil
 }
@@ -100,7 +111,7 @@ func (c *fakeCluster) exec(_ context.Context, n *api.NodeDetail) error {
 
 func (c *fakeCluster) options() Options {
 	return Options{
-		Exec: c.exec, Timeout: time.Minute, Request: time.Second,
+		Verb: "restart", Exec: c.exec, Audit: c.audit, Timeout: time.Minute, Request: time.Second,
 		Now: func() time.Time { return c.now },
 		Pause: func(_ context.Context, d time.Duration) {
 			c.now = c.now.Add(d)
@@ -347,6 +358,43 @@ func TestConcurrentRunsStop(t *testing.T) {
 	_, err := Run(t.Context(), c, c.plan("n2"), o)
 	stoppedAt(t, err, StepDrain, "its drain was cancelled")
 	c.wantActs("drain n2", "undrain n2")
+}
+
+// TestOneOfTwoRunsRestartsANode: two runs that begin at the same moment choose the same first node. The
+// one that drained it first goes on, and the other one leaves the node to it.
+func TestOneOfTwoRunsRestartsANode(t *testing.T) {
+	c := newFakeCluster(t, "n1", "n2", "n3")
+	o, other := c.options(), c.options()
+	o.Verb, other.Verb = "restart", "upgrade"
+	begun := c.now
+	var second error
+	o.Say = func(_ string, step Step, _ string) {
+		if step != StepExec {
+			return
+		}
+		other.Now = func() time.Time { return begun.Add(time.Nanosecond) }
+		other.Exec = func(context.Context, *api.NodeDetail) error {
+			return errors.New("the command runs twice")
+		}
+		_, second = Run(t.Context(), c, c.plan("n2"), other)
+	}
+	if _, err := Run(t.Context(), c, c.plan("n2"), o); err != nil {
+		t.Error(err)
+	}
+	s := stoppedAt(t, second, StepDrain, "stays drained for the other run")
+	if !strings.Contains(s.Error(), "another rolling restart has drained it, begun 2026-11-25 03:00:00 by 10.0.0.9:5000") {
+		t.Error(s)
+	}
+	if len(s.Pending) > 0 {
+		t.Errorf("the second run should be continued with %v", s.Pending)
+	}
+	c.wantActs("drain n2", "drain n2", "exec n2", "undrain n2")
+	o.Say, c.acts = func(string, Step, string) {}, nil
+	c.now = begun.Add(time.Hour)
+	if _, err := Run(t.Context(), c, c.plan("n2"), o); err != nil { // drains that were cancelled do not count
+		t.Error(err)
+	}
+	c.wantActs("drain n2", "exec n2", "undrain n2")
 }
 
 // TestInterruptedRunReportsProgress also checks that a drain is undone if the command did not run.

@@ -42,6 +42,8 @@ type Options struct {
 	Reason string
 	// Exec restarts a node and returns when the restart has begun or is done.
 	Exec func(ctx context.Context, n *api.NodeDetail) error
+	// Audit reads the audit log.
+	Audit func(ctx context.Context, o api.JournalOptions) (*api.AuditLog, error)
 	// Version is the version that a node must run afterwards. "": any.
 	Version string
 	// Changed demands that a node runs a different version afterwards.
@@ -197,7 +199,8 @@ func (r *run) mayGo(ctx context.Context) (*api.NodeDetail, error) {
 	})
 }
 
-// drain drains the node. Of two runs that begin at the same time, each finds the other's drain here.
+// drain drains the node. Of two runs that drain different nodes at the same time, each finds the other's
+// drain here.
 func (r *run) drain(ctx context.Context) error {
 	r.Say(r.node, StepDrain, "drain")
 	err := r.ask(ctx, func(ctx context.Context) error {
@@ -224,10 +227,37 @@ func (r *run) drain(ctx context.Context) error {
 	if err == nil && len(away) > 0 {
 		err = errors.New(strings.Join(away, "; "))
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))
 	}
-	return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))
+	return r.first(ctx)
+}
+
+// first stops this run if another one has drained the same node before it: both would run the command,
+// and then restart two nodes at once. The audit log has their drains in the order of the metadata, so
+// that exactly one of them goes on.
+func (r *run) first(ctx context.Context) error {
+	rival, err := until(ctx, r, StepDrain, func(ctx context.Context) (*Record, string, error) {
+		log, err := r.Audit(ctx, api.JournalOptions{Object: r.node})
+		if err != nil {
+			return nil, "", err
+		}
+		rival, recorded := drainedBefore(log.Acts, r.node, r.begun)
+		if !recorded {
+			return nil, "the audit log does not have the drain yet", nil
+		}
+		return rival, "", nil
+	})
+	if err == nil && rival != nil {
+		return &Stopped{ // without pending nodes: nobody should continue this run while the other one is in progress
+			Node: r.node, Step: StepDrain, State: "it was not restarted, and stays drained for the other run; if that has ended: brokerctl node undrain " + r.node,
+			Cause: fmt.Errorf("another rolling %s has drained it, begun %s by %s", rival.Verb, rival.Begun.Format(time.DateTime), rival.by()),
+		}
+	}
+	if err != nil {
+		return r.stopped(ctx, StepDrain, err, "it was not restarted, "+r.drained())
+	}
+	return nil
 }
 
 // takeBack undrains a node that will not be restarted, also for an interrupted run.

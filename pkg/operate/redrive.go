@@ -118,7 +118,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 		}
 		s.Add(part)
 		if err != nil && s.Letters > 0 && !a.DryRun { // the error of this partition may say that nothing was changed
-			err = fate.Mark(fmt.Errorf("%d dead letters are processed, others are not; repeat the command: %v", s.Letters, err), fate.Uncertain)
+			err = fate.Mark(fmt.Errorf("%d dead letters are processed, others are not; repeat the command: %v", s.Letters, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
 		}
 		if err != nil {
 			return s, err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,4 +135,45 @@ func killedRolling(t *testing.T, flags []string, begun string) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
+}
+
+// Two rolling restarts that begin at the same moment, as of a timer and an operator, choose the same
+// first node. One of them restarts it, and comes to its end; never do two commands run at once.
+func TestTwoRollingRestartsAtOnce(t *testing.T) {
+	t.Parallel()
+	c, addresses, ctl := threeNodes(t)
+	ctl("topic", "create", "t", "--partitions", "3")
+	var flags []string
+	for _, a := range addresses {
+		flags = append(flags, "--addr", "http://"+a)
+	}
+	lock := filepath.Join(t.TempDir(), "lock")
+	command := fmt.Sprintf("mkdir %[1]s && %[2]s && rmdir %[1]s", lock, supervise(t, c))
+	type result struct {
+		code int
+		errs string
+	}
+	results := make(chan result, 2)
+	for range cap(results) {
+		go func() {
+			code, _, errs := run(t, "brokerctl", append(slices.Clone(flags), "rolling", "restart", "--exec", command)...)
+			results <- result{code, errs}
+		}()
+	}
+	ended := 0
+	for range cap(results) {
+		r := <-results
+		switch {
+		case r.code == 0:
+			ended++
+		case r.code != 7 && r.code != 4 || strings.Contains(r.errs, "step exec"):
+			t.Errorf("exit %d:\n%s", r.code, r.errs)
+		}
+	}
+	if ended == 0 {
+		t.Error("neither run came to its end")
+	}
+	if left := ctl("node", "list", "-o", "go-template={{range .nodes}}{{.intent}}{{end}}"); strings.Contains(left, "drain") {
+		t.Errorf("a node is still drained: %s", left)
+	}
 }

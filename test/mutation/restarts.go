@@ -139,6 +139,14 @@ func rollingMistakes() []mistake {
 			old: "case n.Intent == api.IntentDrain:", with: "case false:", tests: tests, run: "Fit|TestConcurrentRunsStop",
 		},
 		{
+			name: "rolling: two runs restart one node", file: "internal/rolling/run.go",
+			old: "if err == nil && rival != nil {", with: "if err == nil && rival != nil && rival.Begun.IsZero() {", tests: tests, run: "TestOneOfTwoRunsRestartsANode",
+		},
+		{
+			name: "rolling: a drain that was cancelled stops later runs", file: "internal/rolling/record.go",
+			old: "strings.HasSuffix(a.Verb, \"/undrain\")", with: "strings.HasSuffix(a.Verb, \"/undrained\")", tests: tests, run: "TestOneOfTwoRunsRestartsANode",
+		},
+		{
 			name: "rolling: a reason that it does not know counts for nothing", file: "internal/rolling/plan.go",
 			old: "if slices.Contains(harmless, r.Code) ||", with: "if !slices.Contains(expected, r.Code) ||", tests: tests, run: "Fit",
 		},
