@@ -9,6 +9,7 @@
 // Invariants:
 //
 //  1. At most one node is down or drained by a run, and none while another is down, drained or out of sync.
+//     Of several runs that drain a node, only the one whose drain is first in the audit log restarts it.
 //  2. The controller is restarted last, so that it moves only once.
 //  3. A node counts as restarted once it has a newer incarnation; the next one follows when all of
 //     its replicas are in sync.
