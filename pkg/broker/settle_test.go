@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 func TestChannelIsReadyOnceEveryLeaderKnowsIt(t *testing.T) {
@@ -76,6 +77,37 @@ func TestChannelIsCreatedThoughLeadershipMoves(t *testing.T) {
 		}
 		if got := l.subscribe("t", "c", 0).take(1); got != "a" {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A leader that returned a replaced channel to the position of the deleted one before it knows that messages
+// for that one are for it would finish them.
+func TestReplacedChannelIsKnownToEveryLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2")
+		l.create("t", "n1", "n2")
+		l.inSync("t", 0, 2)
+		d := l.at("n2").Directory
+		err := d.CreateChannel(t.Context(), "t", "c", false)
+		if err == nil {
+			err = l.at("n2").Contents.DeleteChannel(t.Context(), "t", "c")
+		}
+		if err == nil {
+			err = d.CreateChannel(t.Context(), "t", "c", false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := meta.HistoryOf(l.store.View()).Of(l.store.Topic("t"), "c")[0]
+		change := meta.AlterChannel{Topic: "t", Channel: "c", Restores: v.Version}
+		l.hosts["n1"].away.Store(true)
+		if err := d.Change(t.Context(), "t", change); !errors.Is(err, failure.ChannelUnconfirmed) {
+			t.Errorf("its leader does not answer: %v", err)
+		}
+		l.hosts["n1"].away.Store(false)
+		if err := d.Change(t.Context(), "t", change); err != nil {
+			t.Error(err)
 		}
 	})
 }

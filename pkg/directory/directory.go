@@ -294,14 +294,20 @@ func (d *Directory) PauseTopic(ctx context.Context, name string, paused bool) er
 
 // Change proposes a command on a topic and makes this node and the topic's
 // leaders follow it. failure.NotApplied: the metadata has the change, and this node has yet to
-// follow it.
+// follow it. A restored channel is confirmed by all leaders: see failure.ChannelUnconfirmed.
 func (d *Directory) Change(ctx context.Context, name string, c meta.Command) error {
 	r, err := d.host.Propose(ctx, c)
 	if err != nil {
 		return host.OfThisIncarnation(err)
 	}
-	d.leaders.spread(ctx, name, r.Index)
-	return notApplied(host.Concerning(d.host.Converge(name), channelOf(c)))
+	if a, is := c.(meta.AlterChannel); is && a.Restores != 0 {
+		// A leader that moves the channel back before it follows finishes what it does not know to be for it.
+		err = d.leaders.converge(ctx, name, r.Index)
+	} else {
+		d.leaders.spread(ctx, name, r.Index)
+		err = d.host.Converge(name)
+	}
+	return notApplied(host.Concerning(err, channelOf(c)))
 }
 
 // notApplied returns an error of a leader that follows a change of the metadata.

@@ -155,7 +155,7 @@ var (
 	NotApplied = of(fate.Uncertain, 71, "changed in the metadata, but not applied by a leader yet", Kind{
 		Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "the change is stored: the leader retries until it can apply it",
 	})
-	ChannelUnconfirmed = of(fate.Uncertain, 75, "channel created, but not confirmed by all leaders of the topic", Kind{
+	ChannelUnconfirmed = of(fate.Uncertain, 75, "channel created or restored, but not confirmed by all leaders of the topic", Kind{
 		Word: "CHANNEL_UNCONFIRMED", Code: Unavailable, Hint: "repeat the request: a leader does not respond, and is replaced if it failed",
 	})
 	MetadataClosed = refused(67, "metadata store is closed", Kind{})

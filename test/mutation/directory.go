@@ -34,6 +34,10 @@ func directoryMistakes() []mistake {
 			old: "flushed != nil && !passes(flushed) && ctx", with: "flushed != nil && ctx", tests: []string{"./pkg/broker"}, run: "TestChannelIsCreatedThough",
 		},
 		{
+			name: "directory: a channel replaces a deleted one before every leader knows it", file: "pkg/directory/directory.go",
+			old: "is && a.Restores != 0 {", with: "is && a.Restores != 0 && false {", tests: []string{"./pkg/broker"}, run: "TestReplacedChannelIsKnown",
+		},
+		{
 			name: "directory: replicas go to nodes that are down though too few are up to publish", file: "pkg/directory/directory.go",
 			old: "len(up) < minISR || ", with: "", tests: tests, run: "TestReplicasPreferNodesThatAreUp",
 		},
