@@ -272,6 +272,37 @@ func TestReplacingChannelHasLongRequeuedMessages(t *testing.T) {
 	l.eventually("both copies are known", func() bool { return deferred() == 2 })
 }
 
+// Saved positions are bounded: that of the current channel takes the place of the deleted one's.
+func TestReplacingChannelUsesTheOldestSavedPosition(t *testing.T) {
+	l := newLan(t, nil, "n1")
+	ctx, b := t.Context(), l.at("n1")
+	l.create("t", "n1")
+	channel := func() {
+		if err := b.Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	channel()
+	l.mustPut("t", 0, "a")
+	if err := b.Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	channel()
+	l.mustPut("t", 0, "b")
+	for i := range 9 {
+		to := operate.SeekTo{End: i%2 == 0, Start: i%2 == 1}
+		if err := b.Contents.SeekChannel(ctx, "t", "c", to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", true); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.subscribe("t", "c", 0).take(1); got != "a" { // the other one was skipped meanwhile
+		t.Errorf("got %q", got)
+	}
+}
+
 // A restored channel had the version of the deleted one: its positions were compared with those of that one
 // on a replica that was down meanwhile, and it counted as placed on the replicas since long ago.
 func TestRestoredChannelHasItsOwnPositions(t *testing.T) {

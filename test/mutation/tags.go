@@ -350,7 +350,7 @@ func deliveryMistakes() []mistake {
 		},
 		{
 			name: "restore: a channel that replaces a deleted one does not get what is addressed to that", file: "pkg/operate/history.go",
-			old: ", Restores: v.Version})", with: "})",
+			old: ", Restores: v.Version}", with: "}",
 			tests: []string{"./pkg/broker"}, run: "TestReplacingChannelHasLongRequeuedMessages",
 		},
 		{
