@@ -70,7 +70,7 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	if act.After = a.state(object); act.After == act.Before {
 		act.Before, act.After = "", ""
 	}
-	a.broker.RecordAct(r.Context(), act)
+	a.broker.RecordAct(r.Context(), act, noted.Fate)
 	return pattern
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -154,7 +155,7 @@ type recorder struct {
 	told func()
 }
 
-func (r recorder) RecordAct(context.Context, meta.Act) { r.told() }
+func (r recorder) RecordAct(context.Context, meta.Act, fate.Fate) { r.told() }
 
 func TestAuditAndEventsAreFiltered(t *testing.T) {
 	f := orders()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -29,6 +30,7 @@ type fake struct {
 	ready     []health.Reason
 	receipt   func(publish.Request) *topic.Receipt // nil answer: Done is not called
 	fail      error                                // returned by every change
+	fates     []fate.Fate                          // of the recorded acts
 	noCreate  bool                                 // topics are not created on first use
 	sought    operate.SeekTo
 	saved     []*meta.Saved

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -46,9 +47,10 @@ func undoneOf(s *meta.Saved, parts ...api.UndonePartition) api.UndoneMove {
 	return api.UndoneMove{Topic: s.Topic, Channel: s.Channel, Verb: s.Verb, At: time.Unix(0, s.At).UTC(), Partitions: append([]api.UndonePartition{}, parts...)}
 }
 
-func (f *fake) RecordAct(_ context.Context, a meta.Act) {
+func (f *fake) RecordAct(_ context.Context, a meta.Act, outcome fate.Fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.fates = append(f.fates, outcome)
 	f.journal.Apply(f.journal.Index()+1, meta.RecordAct{Act: a})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -29,7 +30,7 @@ type gate struct {
 	next  func(http.ResponseWriter, *http.Request) string
 
 	refused    func() // is called for each request that is not let in
-	record     func(context.Context, meta.Act)
+	record     func(context.Context, meta.Act, fate.Fate)
 	log        *slog.Logger
 	complaints complaint.Book
 	recorded   complaint.Rare[refusal]
@@ -85,7 +86,7 @@ func (g *gate) recordRefusal(r *http.Request, c guard.Caller, pattern string, er
 	}
 	a := actOf(r, c)
 	a.Request, a.Status = clipped(err.Error(), maxRequest), http.StatusForbidden
-	g.record(r.Context(), a)
+	g.record(r.Context(), a, fate.Refused)
 }
 
 // permit returns why a caller may not send a request; nil if he may.

@@ -260,7 +260,7 @@ func TestUnknownOutcomeOfChangeIsUnavailable(t *testing.T) {
 			f := newFake()
 			f.fail = fmt.Errorf("%w: connection lost", err)
 			w := ask(serverOf(t, f).Handler(), "POST", path, `{"name":"new"}`, "Content-Type", "application/json")
-			if w.Code != 503 || !strings.Contains(w.Body.String(), want) {
+			if w.Code != 503 || !strings.Contains(w.Body.String(), want) || len(f.fates) != 1 || f.fates[0] != fate.Uncertain {
 				t.Errorf("%s: got %d %s, want %s", path, w.Code, w.Body, want)
 			}
 		}

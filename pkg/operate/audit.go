@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -16,11 +17,12 @@ type Recorder struct{ Node *Node }
 
 // RecordAct adds an act of an operator to the audit log, and logs it. If it cannot be recorded,
 // only the log of this node has it. The same applies to an act that was refused because something
-// is unavailable: usually that is the metadata, which holds the audit log.
-func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
+// is unavailable: usually that is the metadata, which holds the audit log. f is the fate of an act that
+// failed: one that may have changed something is recorded.
+func (o *Recorder) RecordAct(ctx context.Context, a meta.Act, f fate.Fate) {
 	a.Node = o.Node.Self
 	log := o.Node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
-	if a.Status == http.StatusServiceUnavailable {
+	if a.Status == http.StatusServiceUnavailable && f == fate.Refused {
 		log.Warn("operator action refused: it cannot be recorded in the audit log, because the node or the metadata is unavailable")
 		return // do not delay the answer further
 	}

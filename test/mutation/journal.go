@@ -36,6 +36,16 @@ func operatorMistakes() []mistake {
 	broker, formation := []string{"./pkg/broker"}, []string{"./pkg/cluster/formation"}
 	return []mistake{
 		{
+			name: "audit: a change with an unknown outcome is not recorded", file: "pkg/operate/audit.go",
+			old: "a.Status == http.StatusServiceUnavailable && f == fate.Refused", with: "a.Status == http.StatusServiceUnavailable || f == fate.Corrupt",
+			tests: broker, run: "TestAuditRecordsAreOnEveryNode",
+		},
+		{
+			name: "audit: a change with an unknown outcome counts as refused", file: "pkg/admin/web/note.go",
+			old: "a.Fate = fate.Of(err)", with: "a.Fate = fate.Refused",
+			tests: []string{"./pkg/admin"}, run: "TestUnknownOutcomeOfChangeIsUnavailable",
+		},
+		{
 			name: "audit: changes on the lookup address are not recorded", file: "pkg/admin/server.go",
 			old: "next: audited{o.V1.Broker, o.ObserveAct, found.Serve}.serve}", with: "next: found.Serve}",
 			tests: []string{"./pkg/admin"}, run: "TestEveryChangeIsRecorded",

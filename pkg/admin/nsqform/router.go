@@ -53,6 +53,7 @@ func (t *Router) Add(method, path string, e Endpoint) {
 	t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
 		v, written, err := t.Answers.Make(r.Context(), &lengths, func() (any, error) { return e(r) })
 		defer written()
+		web.ActOf(r.Context()).Failed(err)
 		Answer(w, v, err)
 	})
 }
@@ -61,6 +62,7 @@ func (t *Router) Add(method, path string, e Endpoint) {
 func (t *Router) Plain(method, path string, e Endpoint) {
 	t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
 		v, err := e(r)
+		web.ActOf(r.Context()).Failed(err)
 		answerPlain(w, v, err)
 	})
 }

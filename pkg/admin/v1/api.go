@@ -133,6 +133,7 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 			return a.value, err
 		})
 		defer written()
+		web.ActOf(r.Context()).Failed(err)
 		body, _ := made.(web.JSON) // all values of /v1 are
 		write(w, a.status, body, v.topics.naming(r, err))
 	})

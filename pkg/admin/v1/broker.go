@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -86,7 +87,7 @@ type Observer interface {
 
 // Audit returns cluster events and operators' changes.
 type Audit interface {
-	RecordAct(ctx context.Context, a meta.Act)
+	RecordAct(ctx context.Context, a meta.Act, f fate.Fate)
 	Journal() meta.Journal
 }
 

@@ -1,12 +1,23 @@
 package web
 
-import "context"
+import (
+	"context"
 
-// Act is what an endpoint records in the audit log if neither the path nor the body of the request
-// may be recorded.
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Act is what the audit log needs to know of a request besides the request and its status.
 type Act struct {
-	Object, Text string // without credentials
-	DryRun       bool   // it changes nothing and is not recorded
+	Object, Text string    // instead of the path and the body, if these may contain credentials
+	DryRun       bool      // it changes nothing and is not recorded
+	Fate         fate.Fate // of the change, if it failed
+}
+
+// Failed records how the action failed; nil: it did not.
+func (a *Act) Failed(err error) {
+	if err != nil {
+		a.Fate = fate.Of(err)
+	}
 }
 
 type actKey struct{}
