@@ -434,7 +434,9 @@ func (c *Consumers) abandon(h *host.Topic, channel string) {
 			return
 		}
 	}
-	h.Rates.Forget(channel)
+	h.Rates.Forget(channel, func() bool {
+		return slices.ContainsFunc(h.AllLed(), func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil })
+	})
 	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, failure.ShuttingDown) {
 		c.o.Logger.Warn("cannot delete an ephemeral topic after its last channel; it stays in memory until it is deleted", "topic", h.Name, "channel", channel, "error", err)
 	}

@@ -236,3 +236,17 @@ func TestRatesReportThrottling(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestRateOfChannelThatExistsAgainStays: a consumer may create the channel again before its last one has deleted it
+// on all partitions.
+func TestRateOfChannelThatExistsAgainStays(t *testing.T) {
+	var r Rates
+	now := time.Unix(1000, 0)
+	was := r.Of("c", 5, now)
+	if r.Forget("c", func() bool { return true }); r.Of("c", 5, now) != was {
+		t.Error("two partitions of one channel have two limits")
+	}
+	if r.Forget("c", func() bool { return false }); r.Of("c", 5, now) == was {
+		t.Error("the limit of a deleted channel stays")
+	}
+}

@@ -89,11 +89,14 @@ func (r *Rates) Throttled(channel string) time.Duration {
 	return 0
 }
 
-// Forget drops the limit of a deleted channel.
-func (r *Rates) Forget(channel string) {
+// Forget drops the limit of a deleted channel, unless it exists again: its partitions share one limit. A channel
+// that is created after exists was called gets another one.
+func (r *Rates) Forget(channel string, exists func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.all, channel)
+	if !exists() {
+		delete(r.all, channel)
+	}
 }
 
 // Of returns the limit of a channel with this rate, in messages per second over all

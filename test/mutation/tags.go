@@ -317,8 +317,12 @@ func joiningMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestSubscriptionOutlastsLostLeadership",
 		},
 		{
+			name: "rate: the partitions of a channel that was created again do not share one", file: "pkg/policy/rates.go",
+			old: "if !exists() {", with: "if exists != nil {", tests: []string{"./pkg/policy"}, run: "TestRateOfChannelThatExistsAgainStays",
+		},
+		{
 			name: "rate: that of each deleted ephemeral channel stays in memory", file: "pkg/consume/subscription.go",
-			old: "	h.Rates.Forget(channel)\n", with: "",
+			old: "		return slices.ContainsFunc(h.AllLed(), func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil })", with: "		return true",
 			tests: []string{"./pkg/broker"}, run: "TestRateOfEphemeralChannelEndsWithIt",
 		},
 	}
