@@ -103,7 +103,7 @@ func TestPlansSayWhatChangesDo(t *testing.T) {
 	for _, c := range []struct {
 		channel string
 		want    error
-	}{{"c", nil}, {"e#ephemeral", nil}, {long + "xx", failure.InvalidConfig}} {
+	}{{"c", nil}, {"e#ephemeral", failure.InvalidConfig}, {long + "xx", failure.InvalidConfig}} {
 		planned, err := plans.PlanTopic("new", meta.TopicConfig{Ordered: true}, meta.CreateChannel{Topic: "new", Channel: "a"}, meta.CreateChannel{Topic: "new", Channel: c.channel, Policy: letters})
 		if !errors.Is(err, c.want) || err == nil && planned.Channels["a"].Order != policy.Strict || l.store.Topic("new") != nil {
 			t.Errorf("new topic with %s: %+v, %v", c.channel, planned, err)

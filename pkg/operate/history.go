@@ -273,8 +273,8 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
 	}
 	u, err := undo(ctx, o.node, all[i])
-	if err != nil { // the channel exists now
-		err = fate.Mark(fmt.Errorf("%s/%s is created; repeat the restore with replace: %v", name, channel, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
+	if err != nil { // the channel exists, with the settings of the deleted one
+		err = fate.Mark(fmt.Errorf("restore of %s/%s incomplete; repeat it with replace: %v", name, channel, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
 	}
 	return u, err
 }

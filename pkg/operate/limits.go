@@ -33,6 +33,11 @@ func (p Planner) MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 // PlanTopic plans the creation of a topic, and of channels in it: see directory.Plans. Like the change itself,
 // a plan needs a leader of the metadata.
 func (p Planner) PlanTopic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error) {
+	for _, c := range channels {
+		if err := checkEphemeral(c); err != nil {
+			return nil, err
+		}
+	}
 	return p.plan(func(d directory.Plans) (*meta.Topic, error) { return d.Topic(name, cfg, channels...) })
 }
 

@@ -36,6 +36,10 @@ func operatorMistakes() []mistake {
 	broker, formation := []string{"./pkg/broker"}, []string{"./pkg/cluster/formation"}
 	return []mistake{
 		{
+			name: "plan: an ephemeral channel of a new topic may have a policy", file: "pkg/operate/limits.go",
+			old: "checkEphemeral(c); err != nil", with: "checkEphemeral(meta.CreateChannel{}); err != nil", tests: broker, run: "TestPlansSayWhatChangesDo",
+		},
+		{
 			name: "audit: a change with an unknown outcome is not recorded", file: "pkg/operate/audit.go",
 			old: "a.Status == http.StatusServiceUnavailable && f == fate.Refused", with: "a.Status == http.StatusServiceUnavailable || f == fate.Corrupt",
 			tests: broker, run: "TestAuditRecordsAreOnEveryNode",
