@@ -112,13 +112,11 @@ func endpoint(addr string) string {
 	return "http://" + addr + "/auth"
 }
 
-// shown returns an address for an error, without user and query, which may be secrets.
+// shown returns an address for an error, without user and query, which may be secrets. A password that is not
+// escaped may make a part of it look like a port or a path.
 func shown(addr string) string {
-	if !strings.Contains(addr, "://") {
-		return addr
-	}
-	u, err := url.Parse(addr)
-	if err != nil {
+	u, err := url.Parse(endpoint(addr))
+	if err != nil || strings.Contains(u.Path, "@") {
 		return "with an invalid address"
 	}
 	return u.Scheme + "://" + u.Host + u.Path
@@ -147,7 +145,7 @@ func (c *Client) ask(ctx context.Context, address string, q Query) (*Grant, erro
 func (c *Client) send(ctx context.Context, address string, q Query) (int, []byte, error) {
 	req, err := c.request(ctx, address, q)
 	if err != nil {
-		return 0, nil, withoutAddress(err)
+		return 0, nil, errAddress
 	}
 	req.Header.Set("Accept", "application/vnd.nsq; version=1.0")
 	res, err := c.http.Do(req)
@@ -161,6 +159,9 @@ func (c *Client) send(ctx context.Context, address string, q Query) (int, []byte
 	}
 	return res.StatusCode, body, err
 }
+
+// errAddress takes the place of an error that quotes a part of the address, possibly of its password.
+var errAddress = errors.New("the address is no URL: escape characters such as / and % in its password")
 
 // withoutAddress returns the cause of a failed request: the address in the error has the secret.
 func withoutAddress(err error) error {

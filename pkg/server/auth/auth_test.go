@@ -180,7 +180,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 	gone.Close()
 	host := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
 	for _, address := range []string{
-		"http://ops:p4ss@" + host(gone) + "/auth?key=p4ss", "http://ops:p4ss@" + host(refuses) + "/auth?key=p4ss", "http://ops:p4ss@[::1/auth", host(gone),
+		"http://ops:p4ss@" + host(gone) + "/auth?key=p4ss", "http://ops:p4ss@" + host(refuses) + "/auth?key=p4ss", "http://ops:p4ss@[::1/auth", "http://ops:p4ss/x@" + host(gone), "http://127.0.0.1:1/p4ss@" + host(gone), "p4ss@" + host(gone), host(gone),
 	} {
 		_, err := newClient(t, Options{Addresses: []string{address}}).Grant(t.Context(), Query{Secret: "s3cret"}, time.Now())
 		if err == nil || strings.Contains(err.Error(), "p4ss") || strings.Contains(err.Error(), "s3cret") || !strings.HasPrefix(err.Error(), "auth server ") {
