@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -429,5 +430,49 @@ func TestUseOfTopicThatCannotBeOpenedIsRefused(t *testing.T) {
 			t.Errorf("%v: %v", err, failure.OfPublish(err))
 		}
 		disk.Decide(nil)
+	})
+}
+
+// starting is the connection to a node that starts: its first calls are refused.
+type starting struct {
+	refusals int
+	answered bool
+}
+
+func (s *starting) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
+
+func (s *starting) Call(context.Context, meta.NodeID, uint8, [][]byte) ([]byte, error) {
+	if s.refusals > 0 {
+		s.refusals--
+		return nil, errors.New("not connected")
+	}
+	s.answered = true
+	return nil, nil
+}
+
+// Whoever asks a leader about a topic that another node has just made finds it, also if the leader's
+// node was starting.
+func TestNewTopicWaitsForLeaderThatStarts(t *testing.T) {
+	n2 := &starting{refusals: 3}
+	inBubble(t, func(o *Options) { o.Calls.Remote = n2 }, func(t *testing.T, d *Directory) {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			if _, err := d.o.Meta.Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: id, Levels: level.Supported()}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 2, Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if !n2.answered {
+			t.Error("the topic is made, and a leader does not know it")
+		}
+		n2.refusals = 1 << 30
+		began := time.Now()
+		if _, err := d.CreateTopic(t.Context(), "u", meta.TopicConfig{Partitions: 2, Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a leader that does not answer delays a new topic by %v", took)
+		}
 	})
 }

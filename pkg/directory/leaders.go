@@ -22,8 +22,12 @@ import (
 // set, or to elect another leader.
 const ConvergeTimeout = 3 * time.Second
 
-// convergeRetry is the delay before a leader that did not answer is asked again.
-const convergeRetry = 50 * time.Millisecond
+// convergeRetry is the delay before a leader that did not answer is asked again. After a change that
+// need not be confirmed, it is asked for as long as spreadRetries: its node may be starting.
+const (
+	convergeRetry = 50 * time.Millisecond
+	spreadRetries = 500 * time.Millisecond
+)
 
 // Converge makes the partitions of a topic that this node leads match the metadata, at least as of
 // an index. When it returns nil, the starts of the topic's channels are on every in-sync replica of
@@ -112,8 +116,15 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 	if h := d.host.Lookup(name); h != nil {
 		ctx, cancel := context.WithTimeout(ctx, ConvergeTimeout)
 		defer cancel()
-		if _, err := d.ask(ctx, h, index); err != nil {
-			d.o.Logger.Warn("leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
+		for began := time.Now(); ; {
+			silent, err := d.ask(ctx, h, index)
+			if err != nil {
+				d.o.Logger.Warn("leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
+			}
+			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries {
+				return
+			}
+			time.Sleep(convergeRetry)
 		}
 	}
 }
