@@ -104,7 +104,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	if err != nil {
 		return Message{}, false
 	}
-	if m.Address != nil {
+	if m.Address != nil && isFor(m.Address.Channel, from.c) {
 		to.Channel = m.Address.Channel
 	}
 	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address, m.TTL > 0), now), time.Duration(v.p.ttl.Load()))

@@ -214,3 +214,22 @@ func TestMovedRedrivenMessageHasTheRestOfItsTime(t *testing.T) {
 		t.Errorf("%v, %+v, want 50 minutes to live", ok, m)
 	}
 }
+
+// TestMessageForAnotherChannelIsNotAppendedAgain: its copy would be for that channel, and would not finish the
+// original in this one, of which further copies would follow.
+func TestMessageForAnotherChannelIsNotAppendedAgain(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	c := b.channel("c", 1)
+	c.Configure(ChannelOptions{Address: 9})
+	b.publishAll([]Message{{Body: []byte("a"), Address: &Address{Channel: 9, Partition: 3}}})
+	r := b.join(c)
+	want(t, "first", r.take(1, t0), "a")
+	c.Configure(ChannelOptions{Address: 8})
+	if err := r.Requeue(r.got["a"], t0, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.moved()
+	if end := b.log.End(); end != 1 {
+		t.Errorf("the log ends at %d", end)
+	}
+}

@@ -76,6 +76,11 @@ func moveMistakes() []mistake {
 	topic, channel := []string{"./pkg/topic"}, []string{"./pkg/channel"}
 	return []mistake{
 		{
+			name: "moves: a message for another channel is appended again", file: "pkg/topic/mover.go",
+			old: "if m.Address != nil && isFor(m.Address.Channel, from.c) {", with: "if m.Address != nil {",
+			tests: topic, run: "TestMessageForAnotherChannelIsNotAppendedAgain",
+		},
+		{
 			name: "moves: a short delay is appended again", file: "pkg/topic/mover.go",
 			old: "delay <= most || ", with: "", tests: topic, run: "LongRequeue",
 		},
