@@ -37,7 +37,7 @@ func operatorMistakes() []mistake {
 	return []mistake{
 		{
 			name: "plan: an ephemeral channel of a new topic may have a policy", file: "pkg/operate/limits.go",
-			old: "checkEphemeral(c); err != nil", with: "checkEphemeral(meta.CreateChannel{}); err != nil", tests: broker, run: "TestPlansSayWhatChangesDo",
+			old: "checkEphemeral(c); err != nil", with: "checkEphemeral(c); false && err != nil", tests: broker, run: "TestPlansSayWhatChangesDo",
 		},
 		{
 			name: "audit: a change with an unknown outcome is not recorded", file: "pkg/operate/audit.go",
