@@ -272,6 +272,28 @@ func TestReplacingChannelHasLongRequeuedMessages(t *testing.T) {
 	l.eventually("both copies are known", func() bool { return deferred() == 2 })
 }
 
+// A consumer may create the channel between the restore's look at the metadata and its command. Moved to the
+// position of the deleted channel, it would finish what is addressed to that one.
+func TestRestoreRefusesAChannelThatIsCreatedMeanwhile(t *testing.T) {
+	l := newLan(t, nil, "n1")
+	ctx, b := t.Context(), l.at("n1")
+	l.create("t", "n1")
+	err := b.Directory.CreateChannel(ctx, "t", "c", false)
+	if err == nil {
+		err = b.Contents.DeleteChannel(ctx, "t", "c")
+	}
+	if err == nil {
+		err = b.Directory.CreateChannel(ctx, "t", "c", false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := meta.HistoryOf(l.store.View()).Of(l.store.Topic("t"), "c")[0]
+	if err := b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: "t", Channel: "c", Version: v.Version}); !errors.Is(err, failure.ChannelAgain) {
+		t.Errorf("restored over another channel: %v", err)
+	}
+}
+
 // Saved positions are bounded: that of the current channel takes the place of the deleted one's.
 func TestReplacingChannelUsesTheOldestSavedPosition(t *testing.T) {
 	l := newLan(t, nil, "n1")

@@ -340,7 +340,7 @@ func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ord
 }
 
 // EnsureChannel is CreateChannel on behalf of a client or another node. It completes the
-// command: a channel of an ordered topic that names no order is strict.
+// command: a channel of an ordered topic that names no order is strict. One to restore must not exist.
 func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
 	name, channel, order := c.Topic, c.Channel, c.Order
 	if !meta.ValidChannelName(channel) {
@@ -356,7 +356,7 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}
 	// What is hosted may lag behind, with a channel that has been deleted and restored meanwhile.
-	if t := d.o.Meta.Topic(name); t != nil && t.Incarnation == h.Incarnation && t.Channels[channel] != nil {
+	if t := d.o.Meta.Topic(name); c.Version == 0 && t != nil && t.Incarnation == h.Incarnation && t.Channels[channel] != nil {
 		c := t.Channels[channel]
 		return notApplied(host.Concerning(d.leaders.converge(ctx, name, uint64(c.Version)), channel))
 	}

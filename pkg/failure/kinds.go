@@ -91,7 +91,7 @@ var (
 	ChannelThere  = refused(0, "channel exists: it was restored already, or not deleted in the last days", Kind{
 		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "there is nothing to restore: brokerctl channel describe shows its position, brokerctl channel seek moves it",
 	})
-	ChannelAgain = refused(0, "channel was created again since it was deleted", Kind{
+	ChannelAgain = refused(77, "channel was created again since it was deleted", Kind{
 		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "to move it to the position of the deleted one: brokerctl channel restore TOPIC/CHANNEL --replace; channel undo reverts that",
 	})
 	MessageNotFound = refused(72, "message not found: deleted by retention, or not published yet", Kind{Word: "MESSAGE_NOT_FOUND", Code: NotFound})

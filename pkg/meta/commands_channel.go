@@ -23,7 +23,8 @@ type CreateChannel struct {
 	Order       policy.Order `json:"order,omitempty"`
 	CreatedAt   int64        `json:"created_at"` // ns since 1970
 	// Version is that of a deleted channel with the name, of which a position is saved. The channel gets
-	// the messages that are addressed to that one; its own version is new. 0: nothing is restored.
+	// the messages that are addressed to that one; its own version is new. One that exists is refused
+	// with failure.ChannelAgain. 0: nothing is restored.
 	Version Incarnation `json:"version,omitempty"`
 
 	Policy policy.Policy `json:"policy,omitzero"`
@@ -51,6 +52,9 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		return err
 	}
 	if ch := t.Channels[c.Channel]; ch != nil {
+		if c.Version != 0 {
+			return fmt.Errorf("channel %s: %w", c.Channel, failure.ChannelAgain)
+		}
 		r.Existed, r.Topic, r.Channel = true, s.topics.get(c.Topic), ch
 		return nil
 	}

@@ -34,6 +34,15 @@ func directoryMistakes() []mistake {
 			old: "flushed != nil && !passes(flushed) && ctx", with: "flushed != nil && ctx", tests: []string{"./pkg/broker"}, run: "TestChannelIsCreatedThough",
 		},
 		{
+			name: "a restore takes a channel that was created meanwhile for its own", file: "pkg/meta/commands_channel.go",
+			old: "if c.Version != 0 {\n\t\t\treturn fmt.Errorf(\"channel %s: %w\", c.Channel, failure.ChannelAgain)", with: "if false {\n\t\t\treturn fmt.Errorf(\"channel %s: %w\", c.Channel, failure.ChannelAgain)",
+			tests: []string{"./pkg/meta"}, run: "TestScripts",
+		},
+		{
+			name: "directory: a restore meets a channel that was created meanwhile", file: "pkg/directory/directory.go",
+			old: "; c.Version == 0 && t != nil && t.Inc", with: "; t != nil && t.Inc", tests: []string{"./pkg/broker"}, run: "TestRestoreRefuses",
+		},
+		{
 			name: "directory: a channel replaces a deleted one before every leader knows it", file: "pkg/directory/directory.go",
 			old: "is && a.Restores != 0 {", with: "is && a.Restores != 0 && false {", tests: []string{"./pkg/broker"}, run: "TestReplacedChannelIsKnown",
 		},
