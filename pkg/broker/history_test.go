@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -322,6 +323,30 @@ func TestReplacingChannelUsesTheOldestSavedPosition(t *testing.T) {
 	}
 	if got := l.subscribe("t", "c", 0).take(1); got != "a" { // the other one was skipped meanwhile
 		t.Errorf("got %q", got)
+	}
+}
+
+// A partition without a leader refuses the restore, and nothing is changed.
+func TestRefusedReplacementChangesNothing(t *testing.T) {
+	l := newLan(t, nil, "n1")
+	ctx, b := t.Context(), l.at("n1")
+	l.create("t", "n1")
+	for i := range 2 {
+		if err := b.Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := b.Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	was := l.store.Topic("t").Channels["c"]
+	resume := b.Host.Lookup("t").Suspend()
+	_, err := b.Contents.RestoreChannel(ctx, "t", "c", true)
+	resume()
+	if is := l.store.Topic("t").Channels["c"]; fate.Of(err) != fate.Refused || is != was {
+		t.Errorf("%v (%v), channel %+v", err, fate.Of(err), is)
 	}
 }
 

@@ -284,16 +284,19 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 // which disconnects its consumers, of which one may create it before the restore does, and nothing would
 // keep its messages in the log meanwhile.
 func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) error {
+	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition}
+	_, saved, err := m.plan(ctx)
+	if err != nil {
+		return err
+	}
 	change := meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter, Restores: v.Version}
 	if err := o.topics.Change(ctx, t.Name, change); err != nil { // before v may make way for another saved position
 		return err
 	}
-	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition}
-	_, saved, err := m.plan(ctx)
-	if err == nil {
-		err = m.save(ctx, saved)
+	if err := m.save(ctx, saved); err != nil {
+		return fate.Mark(fmt.Errorf("its settings are changed, its position is not; repeat the restore: %v", err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
 	}
-	return err
+	return nil
 }
 
 // undo returns a channel to a saved position in all of its partitions, and drops that.

@@ -40,6 +40,11 @@ func operatorMistakes() []mistake {
 			old: "checkEphemeral(c); err != nil", with: "checkEphemeral(c); false && err != nil", tests: broker, run: "TestPlansSayWhatChangesDo",
 		},
 		{
+			name: "restore: a channel is changed although a partition refuses to be moved", file: "pkg/operate/history.go",
+			old: "	_, saved, err := m.plan(ctx)\n	if err != nil {\n		return err\n	}\n	change", with: "	_, saved, _ := m.plan(ctx)\n	change",
+			tests: broker, run: "TestRefusedReplacementChangesNothing",
+		},
+		{
 			name: "audit: a change with an unknown outcome is not recorded", file: "pkg/operate/audit.go",
 			old: "a.Status == http.StatusServiceUnavailable && f == fate.Refused", with: "a.Status == http.StatusServiceUnavailable || f == fate.Corrupt",
 			tests: broker, run: "TestAuditRecordsAreOnEveryNode",
