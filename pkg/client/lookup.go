@@ -19,9 +19,14 @@ import (
 // maxLookupBytes limits the response of a lookup.
 const maxLookupBytes = 8 << 20
 
-// tokenPrefix is the prefix of secrets that are tokens of brokerd, which are also sent to
-// brokerd's lookups. Other secrets are for auth servers, and are not sent to lookups.
+// tokenPrefix is the prefix of secrets that are tokens of brokerd. Other secrets are for auth servers.
 const tokenPrefix = "brk_"
+
+// getsSecret reports whether a lookup is sent the client's secret: a token only, and not as plain text
+// if the connections to brokers are encrypted.
+func (c *config) getsSecret(lookup string) bool {
+	return strings.HasPrefix(c.secret, tokenPrefix) && (c.tls == nil || strings.HasPrefix(lookup, "https://"))
+}
 
 // lookups queries lookup addresses, nsqlookupd's or brokerd's.
 type lookups struct{ cfg *config }
@@ -79,7 +84,7 @@ func (l *lookups) askOne(ctx context.Context, at string) ([]string, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/vnd.nsq; version=1.0")
-	if strings.HasPrefix(l.cfg.secret, tokenPrefix) {
+	if l.cfg.getsSecret(at) {
 		req.Header.Set("Authorization", "Bearer "+l.cfg.secret)
 	}
 	res, err := l.cfg.http.Do(req)

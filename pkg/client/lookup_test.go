@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -121,4 +122,28 @@ func TestHangingLookupDoesNotHideTheOthers(t *testing.T) {
 			t.Errorf("%v, %v after %v", found, err, time.Since(began))
 		}
 	})
+}
+
+// TestTokenIsNotSentAsPlainText: a lookup without TLS gets no token of a client whose connections have TLS.
+func TestTokenIsNotSentAsPlainText(t *testing.T) {
+	for _, tc := range []struct {
+		secret, lookup string
+		tls            *tls.Config
+		want           string
+	}{
+		{"brk_1", "http://l", nil, "Bearer brk_1"},
+		{"brk_1", "http://l", &tls.Config{}, ""},
+		{"brk_1", "https://l", &tls.Config{}, "Bearer brk_1"},
+		{"other", "https://l", nil, ""},
+	} {
+		sent := "not asked"
+		lookup := fakeLookup(func(r *http.Request) (*http.Response, error) {
+			sent = r.Header.Get("Authorization")
+			return named("a")
+		})
+		l := lookups{&config{secret: tc.secret, tls: tc.tls, lookups: []string{tc.lookup}, http: &http.Client{Transport: lookup}}}
+		if _, err := l.nodes(t.Context()); err != nil || sent != tc.want {
+			t.Errorf("secret %s, TLS %v, %s: sent %q, %v; want %q", tc.secret, tc.tls != nil, tc.lookup, sent, err, tc.want)
+		}
+	}
 }

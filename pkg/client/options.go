@@ -82,7 +82,8 @@ func WithClientID(id string) Option { return func(c *config) { c.clientID = id }
 // WithUserAgent sets the program name shown by brokers.
 func WithUserAgent(agent string) Option { return func(c *config) { c.userAgent = agent } }
 
-// WithSecret sets the secret for brokers that require AUTH.
+// WithSecret sets the secret for brokers that require AUTH. A token of brokerd is also sent to lookups,
+// but with WithTLS only to those at https.
 func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
 
 // WithTLS upgrades every connection to TLS; a broker without TLS is an error. An empty

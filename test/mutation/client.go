@@ -5,6 +5,11 @@ func clientMistakes() []mistake {
 	tests := []string{"./pkg/client"}
 	return []mistake{
 		{
+			name: "client: a token is sent as plain text to a lookup", file: "pkg/client/lookup.go",
+			old: "(c.tls == nil || strings.HasPrefix(lookup, \"https://\"))", with: "(c.tls == nil || lookup != \"\")",
+			tests: []string{"./pkg/client"}, run: "TestTokenIsNotSentAsPlainText",
+		},
+		{
 			name: "client: what is uncertain is sent again", file: "pkg/client/client.go",
 			old: "v.again && (v.refused || k.deduplicated())", with: "v.again",
 			tests: tests, run: "TestUncertainPublishIsNotSentAgain",
