@@ -121,7 +121,7 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 			if err != nil {
 				d.o.Logger.Warn("leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
 			}
-			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries {
+			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries || ctx.Err() != nil {
 				return
 			}
 			time.Sleep(convergeRetry)
