@@ -23,6 +23,12 @@ func (n *night) secured() {
 	n.token = n.secret("ops.token")
 	n.env = []string{"BROKERCTL_TOKEN=" + n.token}
 	n.ctl("access enable")
+	for _, node := range n.Nodes { // the others apply it a moment later
+		eventually(n, "access control on all nodes", func() bool {
+			r, err := httpAs("", "http://"+node.HTTP+"/v1/topics", "GET", "")
+			return err == nil && r.code == http.StatusUnauthorized
+		})
+	}
 }
 
 // posts sends a body to a path of the first node, with the administrator's token.
