@@ -249,7 +249,7 @@ func (r *run) first(ctx context.Context) error {
 		return rival, "", nil
 	})
 	if err == nil && rival != nil {
-		return &Stopped{ // without pending nodes: nobody should continue this run while the other one is in progress
+		return &Stopped{ // without pending nodes: this run must not be continued while the other one is in progress
 			Node: r.node, Step: StepDrain, State: "it was not restarted, and stays drained for the other run; if that has ended: brokerctl node undrain " + r.node,
 			Cause: fmt.Errorf("another rolling %s has drained it, begun %s by %s", rival.Verb, rival.Begun.Format(time.DateTime), rival.by()),
 		}

@@ -450,8 +450,7 @@ func (s *starting) Call(context.Context, meta.NodeID, uint8, [][]byte) ([]byte, 
 	return nil, nil
 }
 
-// Whoever asks a leader about a topic that another node has just made finds it, also if the leader's
-// node was starting.
+// The creation of a topic ends when each leader knows the topic, also one whose node was starting.
 func TestNewTopicWaitsForLeaderThatStarts(t *testing.T) {
 	n2 := &starting{refusals: 3}
 	inBubble(t, func(o *Options) { o.Calls.Remote = n2 }, func(t *testing.T, d *Directory) {

@@ -88,7 +88,7 @@ func recordJoin(ctx context.Context, n *Node, s *raftstore.Store, who identity, 
 }
 
 // Refusals are recorded once in refusalEvery for each node and reason, and at most maxRefusals in that time: a
-// refused node may be started again and again, and whoever reaches the cluster address chooses its id.
+// refused node may be restarted many times, and any program that reaches the cluster address can claim any id.
 const (
 	refusalEvery = time.Hour
 	maxRefusals  = 20
