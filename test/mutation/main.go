@@ -1,6 +1,6 @@
 // Command mutation tests the tests. It plants one mistake at a time into the sources, runs the tests
-// that must find it, and fails for each mistake that they miss. The mistakes are listed in mistakes.go
-// and the files beside it: a violated rule of docs/replication.md, a skipped check, a limit that is
+// that must find it, and fails for each mistake that they miss. The mistakes are listed in the files
+// of the directory mistakes: a violated rule of docs/replication.md, a skipped check, a limit that is
 // off by one.
 //
 // The work tree is not changed: the Go tool reads the changed file through an overlay. A mistake that
@@ -61,7 +61,11 @@ func main() {
 
 // run plants the requested mistakes and prints a line for each.
 func run(ctx context.Context, o options, out io.Writer) error {
-	chosen, err := o.choose(mistakes())
+	all, err := mistakes()
+	if err != nil {
+		return err
+	}
+	chosen, err := o.choose(all)
 	if err != nil {
 		return err
 	}
@@ -175,14 +179,6 @@ const (
 type verdict struct {
 	outcome outcome
 	detail  string
-}
-
-// apply returns the file with the mistake in it.
-func (m *mistake) apply(source string) (string, error) {
-	if n := strings.Count(source, m.old); n != 1 {
-		return "", fmt.Errorf("%s has the text to replace %d times, not once", m.file, n)
-	}
-	return strings.Replace(source, m.old, m.with, 1), nil
 }
 
 // plant builds the module with the mistake and runs its tests.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -24,10 +25,41 @@ import (
 
 const root = "../.."
 
+func listed(t *testing.T) []mistake {
+	t.Helper()
+	all, err := mistakes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestParse(t *testing.T) {
+	got, err := parse(strings.NewReader("# These are wrong.\n\nmistake one: it adds\nfile a/b.go\ntest ./a ./c -run A|B\n x\n-\ty\n+\n+\tz\n w\n\nmistake two\nfile c.go\ntest .\n-x\n"))
+	want := []mistake{
+		{name: "one: it adds", file: "a/b.go", old: "x\n\ty\nw\n", with: "x\n\n\tz\nw\n", tests: []string{"./a", "./c"}, run: "A|B"},
+		{name: "two", file: "c.go", old: "x\n", tests: []string{"."}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, complaint := range map[string]string{
+		"file a.go\n":                       "1: no mistake line",
+		"mistake a\nfiel a.go\n":            "2: \"fiel a.go\" is not",
+		"mistake a\nfile a.go\nfile b.go\n": "3: \"file b.go\" is not",
+		"mistake a\n-x\nfile a.go\n":        "3: the lines of the change end",
+		"mistake a\n-x\n\ty\n":              "3: the lines of the change end",
+	} {
+		if _, err := parse(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), complaint) {
+			t.Errorf("%q: %v, want %q", text, err, complaint)
+		}
+	}
+}
+
 // TestEveryMistakeCanBePlanted checks that the list matches the sources.
 func TestEveryMistakeCanBePlanted(t *testing.T) {
 	names := map[string]bool{}
-	for _, m := range mistakes() {
+	for _, m := range listed(t) {
 		if names[m.name] {
 			t.Errorf("%q is listed twice", m.name)
 		}
@@ -53,7 +85,7 @@ func TestEveryMistakeCanBePlanted(t *testing.T) {
 // tests run. Without it, a mistake that does not build is found only when its part is planted.
 func TestEveryMistakeBuilds(t *testing.T) {
 	packages := loadPackages(t)
-	for _, m := range mistakes() {
+	for _, m := range listed(t) {
 		dir := filepath.Dir(m.file)
 		source, err := os.ReadFile(filepath.Join(root, m.file))
 		if err != nil {
@@ -164,7 +196,7 @@ func TestEveryMistakeHasATest(t *testing.T) {
 		inDir[dir] = all
 		return all
 	}
-	for _, m := range mistakes() {
+	for _, m := range listed(t) {
 		top, _, _ := strings.Cut(m.run, "/")
 		pattern, err := regexp.Compile(top)
 		if err != nil {
@@ -181,7 +213,7 @@ func TestEveryMistakeHasATest(t *testing.T) {
 // code can drop.
 func TestEveryRuleIsDropped(t *testing.T) {
 	dropped := map[string]bool{}
-	for _, m := range mistakes() {
+	for _, m := range listed(t) {
 		rule, _, _ := strings.Cut(m.name, ":")
 		dropped[rule] = true
 	}
@@ -196,7 +228,7 @@ func TestEveryRuleIsDropped(t *testing.T) {
 func TestEveryMistakeIsInOnePart(t *testing.T) {
 	parts := map[string]int{}
 	for _, part := range []string{"1/4", "2/4", "3/4", "4/4"} {
-		chosen, err := (&options{part: part}).choose(mistakes())
+		chosen, err := (&options{part: part}).choose(listed(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,13 +236,13 @@ func TestEveryMistakeIsInOnePart(t *testing.T) {
 			parts[m.name]++
 		}
 	}
-	for _, m := range mistakes() {
+	for _, m := range listed(t) {
 		if parts[m.name] != 1 {
 			t.Errorf("%q is in %d parts", m.name, parts[m.name])
 		}
 	}
 	for _, part := range []string{"", "0/4", "5/4", "1/0", "1"} {
-		if _, err := (&options{part: part}).choose(mistakes()); err == nil {
+		if _, err := (&options{part: part}).choose(listed(t)); err == nil {
 			t.Errorf("part %q is taken", part)
 		}
 	}
@@ -222,7 +254,7 @@ func TestVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":        "module example.com/m\n\ngo 1.26\n",
-		"add/add.go":    "package add\n\n// Sum adds.\nfunc Sum(a, b int) int { return a + b }\n\n// Zero is not tested.\nfunc Zero() int { return 0 }\n",
+		"add/add.go":    "package add\n\n// Sum adds.\nfunc Sum(a, b int) int {\n\treturn a + b\n}\n\n// Zero is not tested.\nfunc Zero() int {\n\treturn 0\n}\n",
 		"add/a_test.go": "package add\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif Sum(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -238,10 +270,11 @@ func TestVerdicts(t *testing.T) {
 		want      outcome
 		detail    string
 	}{
-		{"a + b", "a - b", outcomeFound, "TestSum"},
-		{"return 0", "return 1", outcomeMissed, "./add"},
-		{"return 0", "return x", outcomeBroken, "undefined: x"},
-		{"return", "panic", outcomeBroken, "2 times"},
+		{"\treturn a + b\n", "\treturn a - b\n", outcomeFound, "TestSum"},
+		{"\treturn 0\n", "\treturn 1\n", outcomeMissed, "./add"},
+		{"\treturn 0\n", "\treturn x\n", outcomeBroken, "undefined: x"},
+		{"}\n", "", outcomeBroken, "2 times"},
+		{"return 0\n", "", outcomeBroken, "0 times"},
 	} {
 		m := mistake{name: "m", file: "add/add.go", old: tc.old, with: tc.with, tests: []string{"./add"}}
 		if v := m.plant(t.Context(), dir); v.outcome != tc.want || !strings.Contains(v.detail, tc.detail) {
