@@ -244,6 +244,7 @@ func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
 	tracer := tracerOf(k)
+	defer tracer.steps.Flush()
 	for i, t := range k.taken {
 		if len(k.tags) == 0 && !sampled(k.o.SampleRate, rand.IntN(100)) {
 			k.undo.left = append(k.undo.left, t.Offset)

@@ -30,28 +30,31 @@ func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
 // deliveryTracer records the deliveries of messages that were taken together. The zero
 // deliveryTracer records nothing.
 type deliveryTracer struct {
-	to    *trace.Partition
+	steps trace.Steps
 	batch seq.Offset // the first message of the batch that was read last
 	at    time.Time  // when it had been read, after the commits of the messages; zero: none was
 }
 
 // tracerOf returns the tracer of the messages that a consumer has just taken.
-func tracerOf(k *Consumer) deliveryTracer { return deliveryTracer{to: k.ch.p.trace.Load()} }
+func tracerOf(k *Consumer) deliveryTracer {
+	return deliveryTracer{steps: trace.Steps{Partition: k.ch.p.trace.Load()}}
+}
 
 // delivered records the delivery of the message that was read last.
 func (x *deliveryTracer) delivered(k *Consumer, d *Delivery, delay time.Duration) {
-	if x.to == nil {
+	to := x.steps.Partition
+	if to == nil {
 		return
 	}
 	if first := k.at.Batch().First(); x.at.IsZero() || first != x.batch {
 		x.batch, x.at = first, k.ch.p.o.Now()
 	}
 	o := d.ID.Offset()
-	x.to.Step(trace.Step{
+	x.steps.Add(trace.Step{
 		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.address,
 	})
-	if d.Attempts == 1 && delay == 0 && k.address == nil && x.to.SlowDelivery() > 0 {
-		x.to.Took(o, k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), x.at))
+	if d.Attempts == 1 && delay == 0 && k.address == nil && to.SlowDelivery() > 0 {
+		to.Took(o, k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), x.at))
 	}
 }
 

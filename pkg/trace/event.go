@@ -64,15 +64,13 @@ type Event struct {
 // count returns the number of messages of the event.
 func (e *Event) count() uint64 { return uint64(max(e.Count, 1)) } //nolint:gosec // not negative
 
-// continuedBy reports whether the next event is the same, for the next message. Published messages
-// are found by what their event says of each.
+// continuedBy reports whether the next event is the same at any time, for the next messages.
+// Published messages are found by what their event says of each.
 func (e *Event) continuedBy(next *Event) bool {
-	if next.What == Published || next.Count > 1 || next.Message.ID != e.Message.ID+seq.MessageID(e.count()) {
-		return false
-	}
-	same := *next
-	same.Message.ID, same.Count = e.Message.ID, e.Count
-	return same == *e
+	return next.Message.ID == e.Message.ID+seq.MessageID(e.count()) && next.What == e.What && next.What != Published &&
+		next.Message.Incarnation == e.Message.Incarnation && next.Attempt == e.Attempt && next.Delay == e.Delay &&
+		next.Channel == e.Channel && next.Client == e.Client && next.Note == e.Note && next.TraceID == e.TraceID &&
+		next.KeyHash == e.KeyHash && next.IsCopy == e.IsCopy && next.CopyOf == e.CopyOf && next.Replaces == e.Replaces
 }
 
 // has reports whether the event is about a message.

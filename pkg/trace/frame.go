@@ -77,21 +77,30 @@ type frame struct {
 	names map[string]uint64
 	count int   // of events, including tail
 	tail  Event // the last event
+	since int64 // the time of the first event that is part of tail
 }
 
-// add adds an event. If it differs from the last one only in being about the next message, both
-// become one: consumers are sent consecutive messages together, and finish them so.
+// joinable is the maximum difference between the times of events that are stored as one.
+const joinable = 100 * time.Microsecond
+
+// add adds an event. If it differs from the last one only in being about the next messages, and a
+// little in its time, both become one: consumers are sent consecutive messages together, and finish
+// them so. It has the time of the first delivery and of the last other step, so that no message is
+// finished before it is delivered.
 func (f *frame) add(e *Event) {
 	switch {
 	case f.count == 0:
 		f.begin(e.Time)
-	case f.tail.continuedBy(e):
-		f.tail.Count = int(f.tail.count() + 1) //nolint:gosec // of messages in memory
+	case f.tail.continuedBy(e) && e.Time >= f.since && e.Time-f.since <= int64(joinable):
+		f.tail.Count = int(f.tail.count() + e.count()) //nolint:gosec // of messages in memory
+		if e.What != Delivered {
+			f.tail.Time = max(f.tail.Time, e.Time)
+		}
 		return
 	default:
 		f.encode(&f.tail)
 	}
-	f.tail = *e
+	f.tail, f.since = *e, e.Time
 	f.count++
 }
 
@@ -192,7 +201,7 @@ func (f *frame) snapshot() []byte {
 	if f.count == 0 {
 		return nil
 	}
-	now := frame{data: bytes.Clone(f.data), last: f.last, names: maps.Clone(f.names), count: f.count, tail: f.tail}
+	now := frame{data: bytes.Clone(f.data), last: f.last, names: maps.Clone(f.names), count: f.count, tail: f.tail, since: f.since}
 	return now.seal()
 }
 

@@ -61,10 +61,50 @@ func (p *Partition) Step(x Step) {
 	if x.Channel != "" && !p.rule.HasChannel(x.Channel) || !p.traces(x.Offset, x.CopyOf) {
 		return
 	}
-	p.source.Store.add(&Event{
+	e := p.event(&x)
+	p.source.Store.add(&e, x.CopyOf, p.source.Store.context(x.Header))
+}
+
+func (p *Partition) event(x *Step) Event {
+	return Event{
 		What: x.What, Time: x.At.UnixNano(), Message: p.message(x.Offset), Channel: x.Channel, Client: x.Client,
 		Attempt: x.Attempt, Delay: x.Delay, Note: x.Note,
-	}, x.CopyOf, p.source.Store.context(x.Header))
+	}
+}
+
+// Steps records steps of messages that are handled together, those of consecutive ones as one event.
+// It is not safe for concurrent use. Its zero value has no partition, and may only be flushed.
+type Steps struct {
+	Partition *Partition
+	run       Event // to be recorded; its zero value is none
+}
+
+// Add is like Partition.Step, but the step may be recorded only by Flush.
+func (s *Steps) Add(x Step) {
+	p := s.Partition
+	if !p.rule.All() || p.source.Store.o.Exporter != nil || x.CopyOf != nil {
+		s.Flush()
+		p.Step(x)
+		return
+	}
+	if x.Channel != "" && !p.rule.HasChannel(x.Channel) {
+		return
+	}
+	e := p.event(&x)
+	if s.run.Time == e.Time && s.run.continuedBy(&e) {
+		s.run.Count = int(s.run.count() + 1) //nolint:gosec // of messages in memory
+		return
+	}
+	s.Flush()
+	s.run = e
+}
+
+// Flush records all steps that were added.
+func (s *Steps) Flush() {
+	if s.run.What != 0 {
+		s.Partition.source.Store.add(&s.run, nil, Context{})
+		s.run = Event{}
+	}
 }
 
 // Committed records that messages are committed.

@@ -133,6 +133,37 @@ func TestMessagesAreFoundByTraceIDAndKey(t *testing.T) {
 	}
 }
 
+// TestStepsOfConsecutiveMessagesAreRecordedTogether adds steps in which something changes, and counts the events.
+func TestStepsOfConsecutiveMessagesAreRecordedTogether(t *testing.T) {
+	p, s := under(t, "on", Slow{})
+	steps := Steps{Partition: p}
+	steps.Flush()
+	x := Step{What: Delivered, Channel: "c", Client: "w", Attempt: 1, At: at(1)}
+	add := func(o seq.Offset) { x.Offset = o; steps.Add(x) }
+	add(0)
+	add(1)
+	add(2)
+	add(4)
+	x.At = at(2)
+	add(5)
+	x.Attempt = 2
+	add(6)
+	x.CopyOf = &record.Address{Partition: 3, Offset: 1}
+	add(7)
+	x.CopyOf = nil
+	add(8)
+	steps.Flush()
+	steps.Flush()
+	for o, want := range []string{"delivered@0#1", "delivered@1#1", "delivered@2#1", "", "delivered@4#1", "delivered@5#1", "delivered@6#2", "delivered@7#2", "delivered@8#2"} {
+		if got := lifeOf(s, id(seq.Offset(o))); got != want {
+			t.Errorf("message %d: %q, want %q", o, got, want)
+		}
+	}
+	if got := s.Stats().Events; got != 8 {
+		t.Errorf("%d events, want 8", got)
+	}
+}
+
 func TestUntracedMessagesAreNotRecorded(t *testing.T) {
 	p, _ := under(t, "", Slow{})
 	if p != nil {

@@ -78,7 +78,7 @@ type Slow struct {
 
 // Stats are the counters of a store.
 type Stats struct {
-	Events   uint64 // recorded
+	Events   uint64 // recorded, each message's counted
 	Lost     uint64 // frames that could not be stored
 	Bytes    int64  // on disk
 	Segments int
@@ -147,7 +147,7 @@ func numberOf(name string) (uint64, bool) {
 
 // add adds an event. of is the original of a copy; nil if there is none or it is not available.
 func (s *Store) add(e *Event, of *record.Address, c Context) {
-	s.events.Add(1)
+	s.events.Add(e.count())
 	s.mu.Lock()
 	s.active.add(e)
 	full := s.active.full()
