@@ -318,7 +318,7 @@ func (c *Channel) Tick(now time.Time) bool {
 		}
 	}
 	for i := range lost {
-		tr.Step(lost[i])
+		tr.Step(&lost[i])
 	}
 	c.p.messageLeft()
 	c.wakeFor(ready)

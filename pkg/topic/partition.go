@@ -474,7 +474,7 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 			continue
 		}
 		if tr := p.trace.Load(); tr != nil {
-			tr.Step(trace.Step{What: trace.Deferred, Offset: o, Delay: rest, At: now})
+			tr.Step(&trace.Step{What: trace.Deferred, Offset: o, Delay: rest, At: now})
 		}
 		for _, c := range channels {
 			c.deferFor(o, now, rest)

@@ -23,7 +23,7 @@ func SetTracing(p *Partition, text string) {
 // traced records an event of a message that the consumer had. The channel's lock is not held.
 func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
 	if tr := k.ch.p.trace.Load(); tr != nil {
-		tr.Step(trace.Step{What: w, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now})
+		tr.Step(&trace.Step{What: w, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now})
 	}
 }
 
@@ -50,9 +50,11 @@ func (x *deliveryTracer) delivered(k *Consumer, d *Delivery, delay time.Duration
 		x.batch, x.at = first, k.ch.p.o.Now()
 	}
 	o := d.ID.Offset()
-	x.steps.Add(trace.Step{
-		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.address,
-	})
+	if k.address != nil || !x.steps.Continue(o, d.Attempts, x.at) {
+		x.steps.Add(&trace.Step{
+			What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.address,
+		})
+	}
 	if d.Attempts == 1 && delay == 0 && k.address == nil && to.SlowDelivery() > 0 {
 		to.Took(o, k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), x.at))
 	}
@@ -63,19 +65,19 @@ func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
 	x := trace.Step{Channel: k.ch.name, At: now}
 	for _, m := range k.undo.late {
 		x.What, x.Offset, x.Delay = trace.Deferred, m.offset, m.rest
-		tr.Step(x)
+		tr.Step(&x)
 	}
 	x.What, x.Delay, x.Note = trace.Finished, 0, "not for this channel's consumers"
 	for _, list := range [...][]seq.Offset{k.undo.gone, k.undo.left} {
 		for _, x.Offset = range list {
-			tr.Step(x)
+			tr.Step(&x)
 		}
 	}
 	if x.Note = "expired"; RetriesOf(k.ch).Policy().OnExpired == policy.DeadLetter {
 		return // recorded when they become dead letters
 	}
 	for _, x.Offset = range k.undo.expired {
-		tr.Step(x)
+		tr.Step(&x)
 	}
 }
 
@@ -86,7 +88,7 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 		return
 	}
 	x := trace.Step{What: trace.Requeued, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now, Delay: max(delay, 0)}
-	tr.Step(x)
+	tr.Step(&x)
 	c := k.ch
 	c.mu.Lock()
 	due, deferred := channel.DeferredUntil(c.state, o)
@@ -101,13 +103,13 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	}
 	if deferred && rest > 0 {
 		x.What, x.Client, x.Delay = trace.Deferred, "", rest
-		tr.Step(x)
+		tr.Step(&x)
 	}
 }
 
 // EndedBy records that a message was finished without a consumer.
 func EndedBy(c *Channel, o seq.Offset, whom string) {
 	if tr := c.p.trace.Load(); tr != nil {
-		tr.Step(trace.Step{What: trace.Finished, Offset: o, Channel: c.name, Note: "by " + whom, At: c.p.o.Now()})
+		tr.Step(&trace.Step{What: trace.Finished, Offset: o, Channel: c.name, Note: "by " + whom, At: c.p.o.Now()})
 	}
 }

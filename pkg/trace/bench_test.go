@@ -22,7 +22,7 @@ func BenchmarkStep(b *testing.B) {
 	for b.Loop() {
 		for _, what := range []What{Delivered, Finished} {
 			for o := range seq.Offset(100) {
-				p.Step(Step{What: what, Offset: o, Channel: "a-channel", Client: "consumer@host", At: at})
+				p.Step(&Step{What: what, Offset: o, Channel: "a-channel", Client: "consumer@host", At: at})
 			}
 		}
 	}

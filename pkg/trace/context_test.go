@@ -85,8 +85,8 @@ func TestExporterReceivesContexts(t *testing.T) {
 	x.Appended(7)
 	p.Committed(4, 5, at(2))
 	of := record.Address{Channel: 1, Partition: 3, Offset: 8}
-	p.Step(Step{What: Delivered, Offset: 20, Channel: "c", At: at(3), CopyOf: &of, Header: []byte(`{"traceparent":"` + parent + `"}`)})
-	p.Step(Step{What: Finished, Offset: 20, Channel: "c", At: at(4)})
+	p.Step(&Step{What: Delivered, Offset: 20, Channel: "c", At: at(3), CopyOf: &of, Header: []byte(`{"traceparent":"` + parent + `"}`)})
+	p.Step(&Step{What: Finished, Offset: 20, Channel: "c", At: at(4)})
 	p.Publish([]record.Message{{Address: &of}}, at(5)).Appended(21)
 	want := "[published@4 of 4 x3 published@7 of 7 published@8 of 8 b7ad6b7169203331 committed@4 of 4 x5 " +
 		"delivered@20 of 8 b7ad6b7169203331 finished@20 of 20 published@21 of 8]"

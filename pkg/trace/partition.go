@@ -2,6 +2,7 @@ package trace
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/record"
@@ -38,6 +39,8 @@ type Partition struct {
 	rule   sampling.Rule
 	slow   *Slow
 
+	followed atomic.Bool // there are copies
+
 	mu     sync.Mutex                 // guards copies
 	copies map[seq.MessageID]struct{} // of traced messages
 }
@@ -57,11 +60,11 @@ type Step struct {
 }
 
 // Step records a step, if the message and the channel are traced.
-func (p *Partition) Step(x Step) {
+func (p *Partition) Step(x *Step) {
 	if x.Channel != "" && !p.rule.HasChannel(x.Channel) || !p.traces(x.Offset, x.CopyOf) {
 		return
 	}
-	e := p.event(&x)
+	e := p.event(x)
 	p.source.Store.add(&e, x.CopyOf, p.source.Store.context(x.Header))
 }
 
@@ -72,31 +75,35 @@ func (p *Partition) event(x *Step) Event {
 	}
 }
 
-// Steps records steps of messages that are handled together, those of consecutive ones as one event.
-// It is not safe for concurrent use. Its zero value has no partition, and may only be flushed.
+// Steps records equal steps of messages that are handled together, those of consecutive ones as one
+// event. It is not safe for concurrent use. Its zero value has no partition, and may only be flushed.
 type Steps struct {
 	Partition *Partition
-	run       Event // to be recorded; its zero value is none
+	next      seq.Offset // of the message whose step would continue run
+	at        time.Time  // of run
+	run       Event      // to be recorded; its zero value is none
 }
 
 // Add is like Partition.Step, but the step may be recorded only by Flush.
-func (s *Steps) Add(x Step) {
+func (s *Steps) Add(x *Step) {
+	s.Flush()
 	p := s.Partition
-	if !p.rule.All() || p.source.Store.o.Exporter != nil || x.CopyOf != nil {
-		s.Flush()
+	if !p.rule.All() || p.source.Store.o.Exporter != nil || x.CopyOf != nil || x.Channel != "" && !p.rule.HasChannel(x.Channel) {
 		p.Step(x)
 		return
 	}
-	if x.Channel != "" && !p.rule.HasChannel(x.Channel) {
-		return
+	s.run, s.at, s.next = p.event(x), x.At, x.Offset+1
+}
+
+// Continue does what Add does with the step that was added last, but for another message, attempt and
+// time. If it returns false, Add must be called.
+func (s *Steps) Continue(o seq.Offset, attempt uint16, at time.Time) bool {
+	if s.run.What == 0 || o != s.next || attempt != s.run.Attempt || at != s.at {
+		return false
 	}
-	e := p.event(&x)
-	if s.run.Time == e.Time && s.run.continuedBy(&e) {
-		s.run.Count = int(s.run.count() + 1) //nolint:gosec // of messages in memory
-		return
-	}
-	s.Flush()
-	s.run = e
+	s.next++
+	s.run.Count = int(s.run.count() + 1) //nolint:gosec // of messages in memory
+	return true
 }
 
 // Flush records all steps that were added.
@@ -152,6 +159,9 @@ func (p *Partition) traces(o seq.Offset, of *record.Address) bool {
 	if p.rule.Has(p.source.Numbering.ID(id)) {
 		return true
 	}
+	if !p.followed.Load() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.copies[id]
@@ -169,6 +179,7 @@ func (p *Partition) follow(id seq.MessageID) {
 		p.copies = map[seq.MessageID]struct{}{}
 	}
 	p.copies[id] = struct{}{}
+	p.followed.Store(true)
 }
 
 // Publish is a publish whose messages have no offsets yet.

@@ -48,13 +48,13 @@ func lifeOf(s *Store, m Message) string {
 
 func TestEventsAreSorted(t *testing.T) {
 	p, s := under(t, "on", Slow{})
-	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
+	p.Step(&Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
 	p.Committed(4, 3, at(4)) // it was recorded later than the delivery
 	x := p.Publish(make([]record.Message, 3), at(1))
 	x.Appended(4)
-	p.Step(Step{What: Requeued, Offset: 5, Channel: "c", Client: "w", At: at(5)})
-	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 2, At: at(6)})
-	p.Step(Step{What: Finished, Offset: 5, Channel: "c", Client: "w", At: at(7)})
+	p.Step(&Step{What: Requeued, Offset: 5, Channel: "c", Client: "w", At: at(5)})
+	p.Step(&Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 2, At: at(6)})
+	p.Step(&Step{What: Finished, Offset: 5, Channel: "c", Client: "w", At: at(7)})
 	if got, want := lifeOf(s, id(5)), "published@5 committed@5 delivered@5#1 requeued@5#1 delivered@5#2 finished@5#2"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -74,12 +74,12 @@ func TestCopiesFollowTheirOrigin(t *testing.T) {
 	p, s := under(t, text, Slow{})
 	p.Publish(make([]record.Message, 2), at(1)).Appended(5)
 	p.Committed(0, 100, at(2))
-	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Attempt: 1, At: at(3)})
-	p.Step(Step{What: Delivered, Offset: 6, Channel: "c", Attempt: 1, At: at(3)})
+	p.Step(&Step{What: Delivered, Offset: 5, Channel: "c", Attempt: 1, At: at(3)})
+	p.Step(&Step{What: Delivered, Offset: 6, Channel: "c", Attempt: 1, At: at(3)})
 	to := record.Address{Channel: 1, Partition: 3, Offset: 5, Moves: true}
 	p.Publish([]record.Message{{Address: &to}}, at(4)).Appended(50)
-	p.Step(Step{What: Delivered, Offset: 50, Channel: "c", Attempt: 2, At: at(5), CopyOf: &to})
-	p.Step(Step{What: Finished, Offset: 50, Channel: "c", At: at(6)})
+	p.Step(&Step{What: Delivered, Offset: 50, Channel: "c", Attempt: 2, At: at(5), CopyOf: &to})
+	p.Step(&Step{What: Finished, Offset: 50, Channel: "c", At: at(6)})
 	want := "published@5 committed@5 delivered@5#1 published@50 delivered@50#2 finished@50#2"
 	for _, m := range []Message{id(5), id(50)} {
 		if got := lifeOf(s, m); got != want {
@@ -93,9 +93,9 @@ func TestCopiesFollowTheirOrigin(t *testing.T) {
 
 func TestOnlyNamedChannelsAreTraced(t *testing.T) {
 	p, s := under(t, "on channel:c", Slow{})
-	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", At: at(1)})
-	p.Step(Step{What: Delivered, Offset: 5, Channel: "d", At: at(1)})
-	p.Step(Step{What: Deferred, Offset: 5, At: at(1)})
+	p.Step(&Step{What: Delivered, Offset: 5, Channel: "c", At: at(1)})
+	p.Step(&Step{What: Delivered, Offset: 5, Channel: "d", At: at(1)})
+	p.Step(&Step{What: Deferred, Offset: 5, At: at(1)})
 	if got, want := lifeOf(s, id(5)), "delivered@5 deferred@5"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -139,7 +139,12 @@ func TestStepsOfConsecutiveMessagesAreRecordedTogether(t *testing.T) {
 	steps := Steps{Partition: p}
 	steps.Flush()
 	x := Step{What: Delivered, Channel: "c", Client: "w", Attempt: 1, At: at(1)}
-	add := func(o seq.Offset) { x.Offset = o; steps.Add(x) }
+	add := func(o seq.Offset) {
+		if x.CopyOf != nil || !steps.Continue(o, x.Attempt, x.At) {
+			x.Offset = o
+			steps.Add(&x)
+		}
+	}
 	add(0)
 	add(1)
 	add(2)
@@ -189,7 +194,7 @@ func TestSlowMessagesAreReported(t *testing.T) {
 	p.Publish(make([]record.Message, 1), time.Now().Add(time.Hour)).Appended(2)
 	p.Took(3, time.Minute)
 	p.Took(4, time.Minute-1)
-	p.Step(Step{What: Delivered, Offset: 3, At: at(1)})
+	p.Step(&Step{What: Delivered, Offset: 3, At: at(1)})
 	p.Committed(1, 9, at(1))
 	if !slices.Equal(got, []string{"publish1 true", "delivery3 true"}) || s.Stats().Events != 0 {
 		t.Errorf("%v, %+v", got, s.Stats())

@@ -94,11 +94,11 @@ type segment struct {
 type Store struct {
 	o      Options
 	wake   chan struct{} // signals that data must be written at once
-	events atomic.Uint64
 	lost   atomic.Uint64
 	asking sync.Mutex // held during a query
 
 	mu       sync.Mutex // guards the fields below
+	events   uint64     // recorded
 	active   frame
 	waiting  [][]byte  // frames to be written, oldest first
 	writing  int       // how many of them are being written
@@ -147,8 +147,8 @@ func numberOf(name string) (uint64, bool) {
 
 // add adds an event. of is the original of a copy; nil if there is none or it is not available.
 func (s *Store) add(e *Event, of *record.Address, c Context) {
-	s.events.Add(e.count())
 	s.mu.Lock()
+	s.events += e.count()
 	s.active.add(e)
 	full := s.active.full()
 	if full {
@@ -336,10 +336,9 @@ func (s *Store) Stats() Stats {
 	if s == nil {
 		return Stats{}
 	}
-	out := Stats{Events: s.events.Load(), Lost: s.lost.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out.Segments = len(s.segments)
+	out := Stats{Events: s.events, Lost: s.lost.Load(), Segments: len(s.segments)}
 	for _, x := range s.segments {
 		out.Bytes += x.bytes
 	}
