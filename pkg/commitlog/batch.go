@@ -95,10 +95,13 @@ func (b Batch) Checksum() uint32 { return binary.LittleEndian.Uint32(b.raw[4:]) 
 // never starts again. It is 0 for a batch from Decode.
 func (b Batch) Position() int64 { return b.position }
 
-// PositionOf returns the byte position of the record in the virtual log that an iterator
-// over the batch has just returned, of n bytes: like Position.
-func (b Batch) PositionOf(it *Records, n int) int64 {
-	return b.position + int64(headerBytes+len(b.payload())-it.Left()-RecordBytes(n))
+// EndPosition returns the byte position in the virtual log behind the last record of the batch.
+func (b Batch) EndPosition() int64 { return b.position + int64(headerBytes+len(b.payload())) }
+
+// PositionBefore returns the byte position of the record of n bytes that an iterator has returned
+// last. end is the batch's EndPosition.
+func (it *Records) PositionBefore(end int64, n int) int64 {
+	return end - int64(it.Left()+RecordBytes(n))
 }
 
 // offsetAt returns the offset of the record at a byte position of the virtual log, which is in the
@@ -107,7 +110,7 @@ func (b Batch) offsetAt(position int64) seq.Offset {
 	it := b.Records(b.First())
 	for it.next < it.end {
 		o, _, _ := it.Next()
-		if end := b.position + int64(headerBytes+len(b.payload())-it.Left()); position < end {
+		if end := b.EndPosition() - int64(it.Left()); position < end {
 			return o
 		}
 	}

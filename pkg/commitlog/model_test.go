@@ -145,7 +145,7 @@ func checkPositions(t *testing.T, l *Log, b Batch) {
 		if !ok || o >= l.CommittedEnd() {
 			return
 		}
-		at := b.PositionOf(&records, len(raw))
+		at := records.PositionBefore(b.EndPosition(), len(raw))
 		for _, position := range []int64{at, at + int64(RecordBytes(len(raw))) - 1} {
 			if got, err := r.OffsetAtPosition(position); err != nil || got != o {
 				t.Fatalf("offset at position %d is %d, should be %d: %v", position, got, o, err)

@@ -424,7 +424,7 @@ func (l *Log) OffsetAt(timestamp int64) (seq.Offset, error) {
 }
 
 // OffsetAtPosition returns the offset of the committed record at a byte position: see
-// Batch.PositionOf. Before the start of the log that is the first record, after its end the
+// Records.PositionBefore. Before the start of the log that is the first record, after its end the
 // committed end. Damaged ranges are an error.
 func (r *Reader) OffsetAtPosition(position int64) (seq.Offset, error) {
 	from, end := r.log.Start(), r.log.CommittedEnd()

@@ -16,6 +16,7 @@ type Place struct {
 	reader  *commitlog.Reader
 	batch   commitlog.Batch
 	records commitlog.Records
+	end     int64      // the batch's EndPosition
 	next    seq.Offset // of the record that records.Next would return
 	have    bool       // batch and records are set
 	rested  rested
@@ -33,7 +34,7 @@ func (r *Place) Batch() commitlog.Batch { return r.batch }
 func (r *Place) Holds(o seq.Offset) bool { return r.have && r.batch.First() <= o && o < r.batch.End() }
 
 // PositionOf returns the position in the log of the last record, whose size is given.
-func (r *Place) PositionOf(bytes int) int64 { return r.batch.PositionOf(&r.records, bytes) }
+func (r *Place) PositionOf(bytes int) int64 { return r.records.PositionBefore(r.end, bytes) }
 
 // rested is the place in a batch that was released.
 type rested struct {
@@ -51,7 +52,7 @@ func (r *Place) Record(o seq.Offset) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.batch, r.have = b, true
+		r.batch, r.end, r.have = b, b.EndPosition(), true
 		if r.rested.left > 0 && b.First() == r.rested.first && b.Checksum() == r.rested.sum {
 			r.records, r.next = b.Resume(r.rested.next, r.rested.left), r.rested.next
 		} else {

@@ -111,33 +111,39 @@ func (m *Message) Encode(p []byte) {
 }
 
 // Decode reads a record. The message's slices point into p.
-func Decode(p []byte) (Message, error) {
+func Decode(p []byte) (m Message, err error) {
+	err = m.Decode(p)
+	return m, err
+}
+
+// Decode makes m the message of a record. Its slices point into p. After an error m is not valid.
+func (m *Message) Decode(p []byte) error {
 	if len(p) == 0 || p[0]&^knownFlags != 0 {
-		return Message{}, ErrInvalid
+		return ErrInvalid
 	}
 	flags, rest := p[0], p[1:]
+	*m = Message{Body: rest}
 	if flags == 0 {
-		return Message{Body: rest}, nil
+		return nil
 	}
-	var m Message
 	if flags&flagDelay != 0 {
 		if len(rest) < 8 {
-			return Message{}, fmt.Errorf("%w: truncated delay", ErrInvalid)
+			return fmt.Errorf("%w: truncated delay", ErrInvalid)
 		}
 		if m.Delay = time.Duration(binary.LittleEndian.Uint64(rest)); m.Delay <= 0 {
-			return Message{}, fmt.Errorf("%w: delay out of range", ErrInvalid)
+			return fmt.Errorf("%w: delay out of range", ErrInvalid)
 		}
 		rest = rest[8:]
 	}
 	if flags&flagTraceID != 0 {
 		if len(rest) < 8 {
-			return Message{}, fmt.Errorf("%w: truncated trace id", ErrInvalid)
+			return fmt.Errorf("%w: truncated trace id", ErrInvalid)
 		}
 		m.TraceID, rest = binary.LittleEndian.Uint64(rest), rest[8:]
 	}
 	if flags&flagHeader != 0 {
 		if len(rest) < 2 || len(rest)-2 < int(binary.LittleEndian.Uint16(rest)) {
-			return Message{}, fmt.Errorf("%w: truncated header", ErrInvalid)
+			return fmt.Errorf("%w: truncated header", ErrInvalid)
 		}
 		n := 2 + int(binary.LittleEndian.Uint16(rest))
 		m.Header, rest = rest[2:n], rest[n:]
@@ -145,16 +151,16 @@ func Decode(p []byte) (Message, error) {
 	if flags&(flagKey|flagDedup|flagTTL) != 0 {
 		var err error
 		if rest, err = m.decodeOptions(flags, rest); err != nil {
-			return Message{}, err
+			return err
 		}
 	}
 	if flags&flagAddress != 0 {
 		var err error
 		if m.Address, err = decodeAddress(rest); err != nil {
-			return Message{}, err
+			return err
 		}
 		rest = rest[addressBytes:]
 	}
 	m.Body = rest
-	return m, nil
+	return nil
 }

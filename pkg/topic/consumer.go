@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -49,10 +50,7 @@ type Consumer struct {
 	tags  channel.Tags // of the channel at the time of the take
 	// madeRoom means that consumers which had sorted too many messages for others can continue.
 	madeRoom bool
-	// address is that of the message read last; nil: for all channels.
-	address *Address
-	// mortal: the message read last has a time to live of its own.
-	mortal bool
+	message  record.Message // the one read last
 
 	probe     processing.Probe     // measures how long messages are processed
 	published processing.Published // empty if the channel keeps no times
@@ -257,7 +255,7 @@ func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent in
 			}
 			return sent, nil
 		}
-		if foreign := k.address != nil && !isFor(k.address.Channel, k.ch); foreign {
+		if foreign := k.message.Address != nil && !isFor(k.message.Address.Channel, k.ch); foreign {
 			k.undo.gone = append(k.undo.gone, t.Offset) // its channel was moved back, or lost its position
 			continue
 		}
@@ -305,22 +303,17 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 	if err != nil {
 		return 0, 0, err
 	}
-	m, err := record.Decode(raw)
-	if err != nil {
+	m := &k.message
+	if err := m.Decode(raw); err != nil {
 		return 0, 0, err
 	}
-	*d = Delivery{
-		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.Batch().Timestamp(), Attempts: t.Attempts,
-		TraceID: m.TraceID, Header: m.Header, Key: m.Key, Body: m.Body, Position: k.at.PositionOf(len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
-	}
-	if k.address = m.Address; m.Address != nil {
+	d.ID, d.Timestamp, d.Attempts = seq.NewMessageID(k.ch.p.o.Index, t.Offset), k.at.Batch().Timestamp(), t.Attempts
+	d.TraceID, d.Header, d.Key, d.Body = m.TraceID, m.Header, m.Key, m.Body
+	d.Position, d.RawSize = k.at.PositionOf(len(raw)), int32(commitlog.RecordBytes(len(raw)))
+	if m.Address != nil {
 		d.Timestamp = m.Address.Timestamp
 	}
-	k.mortal = m.TTL > 0
-	if m.TTL == 0 {
-		m.TTL = time.Duration(k.ch.p.ttl.Load())
-	}
-	return m.Delay, m.TTL, nil
+	return m.Delay, cmp.Or(m.TTL, time.Duration(k.ch.p.ttl.Load())), nil
 }
 
 // unreadable handles taken messages when the first of them cannot be read. Messages dropped by

@@ -206,8 +206,8 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	for i, x := range d.taken {
 		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves, Origin: x.Offset}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
-			if k.address != nil && k.address.Moves {
-				e.Origin = k.address.Offset
+			if k.message.Address != nil && k.message.Address.Moves {
+				e.Origin = k.message.Address.Offset
 			}
 			err = emit(&e)
 		}

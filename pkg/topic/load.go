@@ -42,7 +42,7 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 // now.
 func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
 	p := k.ch.p
-	passed := p.o.Ages.Age(livesSince(k.at.Batch(), k.address, k.mortal), now)
+	passed := p.o.Ages.Age(livesSince(k.at.Batch(), k.message.Address, k.message.TTL > 0), now)
 	if o < p.load.end {
 		passed = max(passed, now.Sub(p.load.at))
 	}

@@ -72,7 +72,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 // selected reports whether the channel's filter chooses the message that was read last. The filter
 // does not apply to messages that an operator sends only to this channel.
 func selected(k *Consumer, d *Delivery) bool {
-	if k.address != nil && (!k.address.Moves || k.address.Chosen) {
+	if k.message.Address != nil && (!k.message.Address.Moves || k.message.Address.Chosen) {
 		return true
 	}
 	return k.ch.Selection.Chooses(&filter.Message{

@@ -50,12 +50,12 @@ func (x *deliveryTracer) delivered(k *Consumer, d *Delivery, delay time.Duration
 		x.batch, x.at = first, k.ch.p.o.Now()
 	}
 	o := d.ID.Offset()
-	if k.address != nil || !x.steps.Continue(o, d.Attempts, x.at) {
+	if k.message.Address != nil || !x.steps.Continue(o, d.Attempts, x.at) {
 		x.steps.Add(&trace.Step{
-			What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.address,
+			What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: x.at, Header: d.Header, CopyOf: k.message.Address,
 		})
 	}
-	if d.Attempts == 1 && delay == 0 && k.address == nil && to.SlowDelivery() > 0 {
+	if d.Attempts == 1 && delay == 0 && k.message.Address == nil && to.SlowDelivery() > 0 {
 		to.Took(o, k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), x.at))
 	}
 }
