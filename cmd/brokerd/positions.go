@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -55,7 +55,7 @@ type attemptedLine struct {
 	Attempts uint16     `json:"attempts"`
 }
 
-func channelLineOf(c *topic.ChannelPosition) channelLine {
+func channelLineOf(c *positions.Channel) channelLine {
 	line := channelLine{
 		Channel: c.Name, Version: c.Version, Moves: c.Moves, Floor: c.Position.Floor,
 		Finished: [][2]seq.Offset{}, Deferred: []deferredLine{}, Attempted: []attemptedLine{},
@@ -76,7 +76,7 @@ func dumpPositions(w io.Writer, dir, output string) error {
 	if err := checkOutput(output); err != nil {
 		return err
 	}
-	r, err := topic.InspectPositions(vfs.OS{}, dir)
+	r, err := positions.Inspect(vfs.OS{}, dir)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func verifyPositions(w io.Writer, dirs []string, output string) error {
 	}
 	all := []verifiedPositions{}
 	for _, dir := range dirs {
-		r, err := topic.InspectPositions(vfs.OS{}, dir)
+		r, err := positions.Inspect(vfs.OS{}, dir)
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func resetPositions(w io.Writer, dir string, o resetOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if _, err := topic.InspectPositions(vfs.OS{}, dir); err != nil {
+	if _, err := positions.Inspect(vfs.OS{}, dir); err != nil {
 		return err
 	}
 	above, err := dataDirAbove(dir)
@@ -246,13 +246,13 @@ func resetPositionsIn(above string, w io.Writer, dir string, o resetOptions) err
 	}
 	defer lock.Close()
 	if o.channel != "" {
-		if err := topic.MovePositions(vfs.OS{}, dir, o.channel, seq.Offset(o.to)); err != nil {
+		if err := positions.Move(vfs.OS{}, dir, o.channel, seq.Offset(o.to)); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "channel %s starts at offset %d\n", o.channel, o.to)
 		return err
 	}
-	if err := topic.ResetPositions(vfs.OS{}, dir); err != nil {
+	if err := positions.Reset(vfs.OS{}, dir); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(w, "every channel starts at the log's start")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -26,24 +26,30 @@ func writePositions(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(data, lockFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := topic.OpenPositions(vfs.OS{}, dir)
+	k, _, err := positions.OpenKeeper(positions.KeeperOptions{FS: vfs.OS{}, Dir: dir, Source: oneChannel{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		s := topic.Snapshot{Channels: []topic.ChannelPosition{{Name: "c", Version: 4, Position: channel.Position{
-			Floor:    10,
-			Finished: []channel.Range{{From: 12, End: 15}},
-			Deferred: channel.DeferralsOf(channel.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
-		}}}}
-		if err := p.Begin(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Save(s); err != nil {
+		k.MarkDirty()
+		if err := k.Checkpoint(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
+}
+
+// oneChannel is the source of the positions of one channel.
+type oneChannel struct{}
+
+func (oneChannel) Changes() (positions.Update, bool) { return positions.Update{}, false }
+
+func (oneChannel) Current() positions.Snapshot {
+	return positions.Snapshot{Channels: []positions.Channel{{Name: "c", Version: 4, Position: channel.Position{
+		Floor:    10,
+		Finished: []channel.Range{{From: 12, End: 15}},
+		Deferred: channel.DeferralsOf(channel.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
+	}}}}
 }
 
 func TestDumpOfPositionsShowsEveryChannel(t *testing.T) {
@@ -122,7 +128,7 @@ func TestResetOfPositions(t *testing.T) {
 	if err := resetPositions(&out, dir, resetOptions{channel: "c", to: 3, yes: true}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := topic.InspectPositions(vfs.OS{}, dir)
+	r, err := positions.Inspect(vfs.OS{}, dir)
 	if err != nil || r.Channels[0].Position.Floor != 3 || len(r.Channels[0].Position.Finished) != 0 || r.Channels[0].Moves != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -130,7 +136,7 @@ func TestResetOfPositions(t *testing.T) {
 	if err := resetPositions(&out, dir, resetOptions{to: -1, yes: true}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = topic.InspectPositions(vfs.OS{}, dir); err != nil || !r.Lost || len(r.Channels) != 0 || r.Damage != nil {
+	if r, err = positions.Inspect(vfs.OS{}, dir); err != nil || !r.Lost || len(r.Channels) != 0 || r.Damage != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "positions.*.damaged.*"))

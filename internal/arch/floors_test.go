@@ -54,6 +54,7 @@ var floors = map[string]int{
 	"pkg/backup":            1, // the format of backups, and the store in a directory
 	"pkg/backup/s3store":    2, // the store in an S3 bucket
 	"pkg/reading":           2, // reads a log record by record
+	"pkg/positions":         2, // stores the channel positions of a partition
 	"pkg/topic":             2,
 	"pkg/otlp":              2, // exports traced messages as spans
 	"pkg/stall":             2, // reports operations without progress
@@ -163,6 +164,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/admin/api", "pkg/failure"}:               "and those of answers",
 	{"pkg/policy", "pkg/units"}:                    "a policy is written with durations as people write them",
 	{"pkg/filter", "pkg/fate"}:                     "an expression that is refused has changed nothing",
+	{"pkg/topic", "pkg/positions"}:                 "a partition stores its positions, which a package of its own knows how to",
 	{"pkg/topic", "pkg/reading"}:                   "a channel reads its log, which a package of its own knows how to",
 	{"pkg/commitlog", "pkg/commitlog/segmenthead"}: "likewise",
 	{"pkg/commitlog", "pkg/commitlog/commitnote"}:  "a log has this file, which a package of its own knows how to read",

@@ -13,7 +13,7 @@ import (
 var rooms = []string{
 	"pkg/admin/web", "pkg/broker", "pkg/channel", "pkg/cluster", "pkg/cluster/controller", "pkg/cluster/formation", "pkg/commitlog",
 	"pkg/consume", "pkg/coord", "pkg/coord/replication", "pkg/directory", "pkg/forward", "pkg/host", "pkg/meta", "pkg/meta/raftstore",
-	"pkg/nsq", "pkg/operate", "pkg/peer", "pkg/publish", "pkg/redo", "pkg/relay", "pkg/server", "pkg/topic",
+	"pkg/nsq", "pkg/operate", "pkg/peer", "pkg/positions", "pkg/publish", "pkg/redo", "pkg/relay", "pkg/server", "pkg/topic",
 }
 
 const (
@@ -30,7 +30,7 @@ var longDocs = map[string]int{
 	"pkg/client":    90,  // for programs outside
 	"pkg/meta":      121, // the commands, each a type
 	"pkg/channel":   79,  // queries of a State beyond its 25 methods
-	"pkg/topic":     72,  // likewise of a Partition and a Channel
+	"pkg/topic":     55,  // likewise of a Partition and a Channel
 	"pkg/operate":   56,  // the requests, each a type
 	"pkg/nsq":       55,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports

@@ -34,8 +34,6 @@ var large = map[string]ceiling{
 	"pkg/cluster.Node methods":         {28, "a member's life, with its calls to others"},
 	"pkg/meta/raftstore.Store methods": {38, "the metadata, with what is kept on this node and how it failed"},
 	"pkg/server.session methods":       {35, "a method for each command, with the link that they come over"},
-	"pkg/topic lines":                  {5500, "what a log means: channels with their deliveries and failures want a package"},
-	"pkg/topic.Partition methods":      {43, "its gate and its keeper are seen through it"},
 	"test/audit.Audit methods":         {33, "what is known, with the turmoil and the findings"},
 }
 

@@ -110,7 +110,7 @@ func TestClientIsNotifiedOfUnsentFinish(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, lp := range m.nodes["n2"].Host.Lookup("t").AllLed() {
-			lp.Part.Disconnect(host.ErrLedElsewhere)
+			lp.Part.Gate.Disconnect(host.ErrLedElsewhere)
 		}
 		synctest.Wait()
 		m.link("n1", "n2").hold(false)

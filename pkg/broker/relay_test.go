@@ -144,7 +144,7 @@ func TestRelayedClientStaysWhenLeaderDies(t *testing.T) {
 		},
 		"leadership": func(m *mesh) {
 			for _, lp := range m.nodes["n2"].Host.Lookup("t").AllLed() {
-				lp.Part.Disconnect(host.ErrLedElsewhere)
+				lp.Part.Gate.Disconnect(host.ErrLedElsewhere)
 			}
 		},
 	} {

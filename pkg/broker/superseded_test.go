@@ -28,7 +28,7 @@ func TestLeaderThatLearnsOfLaterEpochDeliversNothing(t *testing.T) {
 	if err := l.put("t", 0, "c"); !errors.Is(err, failure.Unconfirmed) {
 		t.Fatalf("publish: %v", err)
 	}
-	l.eventually("the lease to end", func() bool { return !lp.Part.Leased(time.Now()) })
+	l.eventually("the lease to end", func() bool { return !lp.Part.Gate.Leased(time.Now()) })
 	n, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil })
 	if n > 0 || err != nil {
 		t.Errorf("a superseded leader delivers %d: %v", n, err)

@@ -97,7 +97,7 @@ func (d *handovers) rest(ctx context.Context, es []meta.Election) {
 			return
 		}
 		if lp := h.Led(e.Partition); lp != nil && !lp.leaving.Load() {
-			_ = lp.Part.Quiesce(ctx)
+			_ = lp.Part.Gate.Quiesce(ctx)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func (d *handovers) wake(es []meta.Election) {
 	for _, e := range es {
 		if h := d.topics.Lookup(e.Topic); h != nil {
 			if lp := h.Led(e.Partition); lp != nil && !lp.leaving.Load() {
-				lp.Part.Resume()
+				lp.Part.Gate.Resume()
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (l *leaving) quiet(ctx context.Context) error {
 	}
 	l.lp = lp
 	bounded, cancel := context.WithTimeout(ctx, quiesceTimeout)
-	_ = lp.Part.Quiesce(bounded) // slow consumers see some messages twice
+	_ = lp.Part.Gate.Quiesce(bounded) // slow consumers see some messages twice
 	cancel()
 	bounded, cancel = context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
@@ -285,7 +285,7 @@ func (l *leaving) stay() {
 		return
 	}
 	l.lp.Term.Unseal()
-	l.lp.Part.Resume()
+	l.lp.Part.Gate.Resume()
 	l.lp.leaving.Store(false)
 }
 

@@ -201,7 +201,7 @@ func (q *Quarantine) transferAway(h *Topic, i int) {
 		}
 		hp.transferring.Store(false)
 		if lp := hp.Led.Load(); lp != nil && err != nil {
-			lp.Part.Resume() // the damage will be met again, and handled again
+			lp.Part.Gate.Resume() // the damage will be met again, and handled again
 		}
 	})
 }

@@ -208,7 +208,7 @@ func (m *repairer) giveUp(h *Topic, i int, s *repair.Sought) {
 // may hold it.
 func (m *repairer) resume(hp *Held) {
 	if lp := hp.Led.Load(); lp != nil && !lp.leaving.Load() {
-		lp.Part.Resume()
+		lp.Part.Gate.Resume()
 	}
 }
 

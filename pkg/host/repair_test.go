@@ -64,7 +64,7 @@ func TestDeliveriesResumeWhenRepairIsAbandoned(t *testing.T) {
 		if _, err := k.Take(time.Now(), 1, nil); err != nil {
 			t.Fatal(err)
 		}
-		part.Suspend()
+		part.Gate.Suspend()
 		wakes = 0
 		m.found(h, hp, damage)
 		if (wakes > 0) != given {

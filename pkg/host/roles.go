@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -38,9 +39,9 @@ type Held struct {
 	name    string // datadir.ReplicaName
 	dir     string
 	Replica *coord.Replica
-	Led     atomic.Pointer[Led]           // nil if it does not lead
-	Standby atomic.Pointer[topic.Standby] // nil if it is not on standby
-	lease   atomic.Pointer[lease.Lease]   // of the last term; nil if there was none, or this node is alone
+	Led     atomic.Pointer[Led]               // nil if it does not lead
+	Standby atomic.Pointer[positions.Standby] // nil if it is not on standby
+	lease   atomic.Pointer[lease.Lease]       // of the last term; nil if there was none, or this node is alone
 
 	state        atomic.Int32            // a condition
 	transferring atomic.Bool             // another replica is to lead because of the state
@@ -280,7 +281,7 @@ func (rs *roles) follow(h *Topic, hp *Held, v coord.View) error {
 	if s == nil {
 		var err error
 		intact := true
-		s, err = topic.OpenStandby(topic.StandbyOptions{
+		s, err = positions.OpenStandby(positions.StandbyOptions{
 			FS: h.fs, Dir: hp.dir, End: hp.Replica.Log().End(),
 			Damaged: func(err error) {
 				intact = false

@@ -156,7 +156,7 @@ func (lp *Led) tick(now, contact time.Time) {
 	}
 	lp.Term.Tick(now, contact)
 	if lp.Lease.Regained(now) {
-		lp.Part.Wake()
+		lp.Part.Gate.Wake()
 	}
 }
 

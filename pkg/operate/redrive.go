@@ -46,7 +46,7 @@ func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Proc
 		return s, failure.TopicNotFound
 	}
 	lp := h.Led(a.Partition)
-	if lp == nil || !lp.Part.Leased(time.Now()) {
+	if lp == nil || !lp.Part.Gate.Leased(time.Now()) {
 		return s, fmt.Errorf("%s/%d: %w", a.Letters, a.Partition, failure.NotLeading)
 	}
 	t, err := o.topics.Topic(a.Topic)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -53,11 +54,11 @@ func (a *arrivals) covered() seq.Offset {
 }
 
 // passed records that the channels were notified of a batch.
-func (a *arrivals) passed(b commitlog.Batch, dirty *marker) {
+func (a *arrivals) passed(b commitlog.Batch, keeper *positions.Keeper) {
 	a.notified.Store(uint64(b.End()))
 	if at := b.Position(); at-a.noted >= addressedWithin || at < a.noted {
 		a.noted = at
-		dirty.mark()
+		keeper.MarkDirty()
 	}
 }
 
@@ -118,12 +119,12 @@ func (a *arrivals) inherited(p *Partition) {
 		a.found = nil
 	}
 	p.mu.Unlock()
-	p.dirty.mark()
+	p.keeper.MarkDirty()
 	for _, c := range armed {
 		c.arm(true)
 	}
 	if was {
-		p.Wake()
+		p.Gate.Wake()
 	}
 }
 
@@ -138,8 +139,8 @@ func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
 	}
 	a.notified.Store(uint64(b.End()))
 	p.mu.Unlock()
-	p.dirty.mark()
-	p.messageLeft()
+	p.keeper.MarkDirty()
+	p.Gate.messageLeft()
 	for _, c := range armed {
 		c.arm(true)
 	}

@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/signal"
-	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -20,7 +19,7 @@ type postman struct {
 	full chan struct{} // closed when the postman has stopped
 }
 
-func newPostman(b *testing.B, to *Standby) *postman {
+func newPostman(b *testing.B, to *positions.Standby) *postman {
 	m := &postman{bag: make(chan parcel, 64), full: make(chan struct{})}
 	go func() {
 		defer close(m.full)
@@ -57,12 +56,16 @@ func (m *postman) ShareAdvance(data []byte, done func(error)) {
 	m.bag <- parcel{kind: aChange, data: data, done: done}
 }
 
-func benchStandby(b *testing.B) *Standby {
+func benchStandby(b *testing.B) *positions.Standby {
 	fsys := vfs.NewMem()
-	if err := fsys.MkdirAll(positionsDir); err != nil {
+	if err := fsys.MkdirAll("p"); err != nil {
 		b.Fatal(err)
 	}
-	return mustOpenStandby(b, fsys)
+	s, err := positions.OpenStandby(positions.StandbyOptions{FS: fsys, Dir: "p", End: seq.MaxOffset, Damaged: func(err error) { b.Error(err) }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
 }
 
 // prompt is a Sharer whose followers acknowledge every share at once.
@@ -184,48 +187,4 @@ func BenchmarkConsume(b *testing.B) {
 		p.Serve(newPostman(b, benchStandby(b)))
 		benchConsume(b, p, true)
 	})
-}
-
-func BenchmarkStandbyAdvance(b *testing.B) {
-	s := benchStandby(b)
-	start := Snapshot{Channels: make([]ChannelPosition, 20)}
-	for i := range start.Channels {
-		start.Channels[i].Name = string(rune('a' + i))
-	}
-	start.Channels[19].Position = largePosition()
-	if err := s.Replace(told(b, 1, start)); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	var buf []byte
-	for o := seq.Offset(0); b.Loop(); o++ {
-		buf = advance.Change{Channel: "s", Floor: o, Offset: o}.Append(buf[:0])
-		if err := s.Advance(buf); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// largePosition returns the position of a channel that has finished every other
-// message.
-func largePosition() channel.Position {
-	var p channel.Position
-	for o := seq.Offset(1); o < 200_000; o += 2 {
-		p.Finished = append(p.Finished, channel.Range{From: o, End: o + 1})
-	}
-	return p
-}
-
-func BenchmarkStandbyReplaceLarge(b *testing.B) {
-	s := benchStandby(b)
-	image := told(b, 1, Snapshot{Channels: []ChannelPosition{{Name: "c", Position: largePosition()}}})
-	b.ReportAllocs()
-	b.SetBytes(int64(len(image)))
-	for n := uint32(1); b.Loop(); n++ {
-		image[positionsHeader] = byte(n % 100) // the backlog, so that no two are the same
-		renumberPositions(image, uint64(stampOf(1, n)))
-		if err := s.Replace(image); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

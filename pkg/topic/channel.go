@@ -63,7 +63,7 @@ type Channel struct {
 	finishing channel.Finishings[*Consumer] // FINs that other replicas have yet to store; those without a consumer are skipped messages
 	movers    movers
 	closed    error  // why it was closed; nil while it is open
-	moves     uint64 // see ChannelPosition
+	moves     uint64 // see positions.Channel
 	expired   uint64 // expired messages that were not delivered
 	messages  uint64 // Counts.Messages that were reported
 }
@@ -193,15 +193,14 @@ func (c *Channel) move(f func(*channel.State)) error {
 		c.change(func(*channel.State) { c.movers.n-- })
 		return err
 	}
-	moves := c.p.nextMove()
+	moves := c.p.keeper.NextMove()
 	c.change(func(s *channel.State) {
 		f(s)
 		c.recorder.Restart() // what is known of before the move is not continued
 		c.moves = moves
 		c.movers.n--
 	})
-	_, err := c.p.store()
-	return err
+	return c.p.keeper.Store()
 }
 
 // quiesce waits until no message is held, and prevents deliveries until its caller, now a mover, is done.
@@ -245,8 +244,8 @@ func (c *Channel) change(f func(*channel.State)) {
 	}
 	arm := c.armLocked()
 	c.mu.Unlock()
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	c.arm(arm)
 	c.wakeFor(everyone)
 	c.wakeConsumers()
@@ -294,7 +293,7 @@ func (c *Channel) Tick(now time.Time) bool {
 				lost = append(lost, trace.Step{What: trace.TimedOut, Offset: o, Channel: c.name, Client: RetriesOf(c).nameLocked(id), At: now})
 			}
 		})
-		c.p.dirty.mark()
+		c.p.keeper.MarkDirty()
 		_, ok = c.state.NextEvent()
 	}
 	late := c.finishing.GiveUp(c.p.o.Now(), FinTimeout, c.state)
@@ -303,14 +302,14 @@ func (c *Channel) Tick(now time.Time) bool {
 	}
 	c.limited = c.limited && len(c.consumers) > 0 && c.limit.Load() != nil
 	c.armed = (ok || RetriesOf(c).waitsLocked()) && c.closed == nil
-	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.suspended.Load()
+	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.Gate.suspended.Load()
 	armed, ready := c.armed, 0
 	if c.state.HasReady(now, end) {
 		ready = int(c.state.Counts(end).Depth)
 	}
 	c.mu.Unlock()
 	if len(late) > 0 {
-		c.p.dirty.mark()
+		c.p.keeper.MarkDirty()
 	}
 	for _, f := range late {
 		if f.By != nil {
@@ -320,7 +319,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	for i := range lost {
 		tr.Step(&lost[i])
 	}
-	c.p.messageLeft()
+	c.p.Gate.messageLeft()
 	c.wakeFor(ready)
 	for _, o := range noted {
 		RetriesOf(c).storeAttempts(o)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -28,12 +29,12 @@ const manyEntries = 16 << 10
 
 func compareKnown(a, b knownChannel) int { return cmp.Compare(a.name, b.name) }
 
-// current implements source.
-func (g *collector) current() Snapshot {
+// Current implements positions.Source.
+func (g *collector) Current() positions.Snapshot {
 	p := g.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}
+	s := positions.Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}
 	g.known = g.known[:0]
 	seen := seq.Offset(math.MaxUint64)
 	for _, c := range p.channels {
@@ -48,7 +49,6 @@ func (g *collector) current() Snapshot {
 		s.Channels = append(s.Channels, c)
 		g.known = append(g.known, knownChannel{name: c.Name})
 	}
-	slices.SortFunc(s.Channels, compareNames)
 	slices.SortFunc(g.known, compareKnown)
 	if len(s.Channels) == 0 && len(p.channels) > 0 {
 		// There are only ephemeral channels: after a restart the next first channel continues where they were.
@@ -66,15 +66,15 @@ func (g *collector) pause() *seq.Offset {
 	return new(seq.Offset(at))
 }
 
-// changes implements source. Without a large channel, a snapshot is just as small.
-func (g *collector) changes() (update, bool) {
+// Changes implements positions.Source. Without a large channel, a snapshot is just as small.
+func (g *collector) Changes() (positions.Update, bool) {
 	p := g.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !slices.ContainsFunc(g.known, func(k knownChannel) bool { return k.channel != nil && g.notes(k.channel) }) {
-		return update{}, false
+		return positions.Update{}, false
 	}
-	u := update{header: Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}}
+	u := positions.Update{Header: positions.Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}}
 	kept := make([]knownChannel, 0, len(g.known))
 	for _, k := range g.known {
 		_, restored := p.restored[k.name]
@@ -83,7 +83,7 @@ func (g *collector) changes() (update, bool) {
 		case restored && k.channel == nil:
 			kept = append(kept, k) // nothing changed
 		case now == nil || now.ephemeral:
-			u.removed = append(u.removed, k.name)
+			u.Removed = append(u.Removed, k.name)
 		}
 	}
 	for _, c := range p.channels {
@@ -110,14 +110,14 @@ func (g *collector) notes(c *Channel) bool {
 
 // position returns a channel's position for a checkpoint. If the position is large, changes are
 // recorded from then on.
-func (g *collector) position(c *Channel) (p ChannelPosition, revision uint64) {
+func (g *collector) position(c *Channel) (p positions.Channel, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return g.wholeLocked(c), c.state.Changed()
 }
 
 // collect adds to u what changed in a channel since it was last collected.
-func (g *collector) collect(c *Channel, before knownChannel, u *update) knownChannel {
+func (g *collector) collect(c *Channel, before knownChannel, u *positions.Update) knownChannel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := knownChannel{c.name, c, c.state.Changed()}
@@ -127,16 +127,16 @@ func (g *collector) collect(c *Channel, before knownChannel, u *update) knownCha
 		}
 		moment := g.p.o.Now()
 		if change, ok := c.recorder.Changes(moment, g.p.o.Ages.Wall(moment)); ok {
-			u.changed = append(u.changed, channelChange{c.name, c.version, c.moves, change})
+			u.Changed = append(u.Changed, positions.ChannelChange{Name: c.name, Version: c.version, Moves: c.moves, Change: change})
 			return now
 		}
 	}
-	u.header.Channels = append(u.header.Channels, g.wholeLocked(c))
+	u.Header.Channels = append(u.Header.Channels, g.wholeLocked(c))
 	return now
 }
 
 // wholeLocked returns a channel's complete position; the channel's lock is held.
-func (g *collector) wholeLocked(c *Channel) ChannelPosition {
+func (g *collector) wholeLocked(c *Channel) positions.Channel {
 	now := g.p.o.Now()
-	return ChannelPosition{c.name, c.version, c.moves, c.recorder.Position(now, g.p.o.Ages.Wall(now), g.many)}
+	return positions.Channel{Name: c.name, Version: c.version, Moves: c.moves, Position: c.recorder.Position(now, g.p.o.Ages.Wall(now), g.many)}
 }

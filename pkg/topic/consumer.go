@@ -176,7 +176,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.apart.Load() {
+	if c.closed != nil || c.Selection.Broken() != nil || c.p.Gate.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.keeper.Apart() {
 		return false, false // the caller that changes that wakes all consumers
 	}
 	k.tags = c.tags
@@ -336,7 +336,7 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		p := k.ch.p
 		intact := intactElsewhere(p, damaged)
 		if intact {
-			p.Suspend()
+			p.Gate.Suspend()
 		}
 		p.o.Damaged(damaged)
 		if intact {
@@ -393,8 +393,8 @@ func (k *Consumer) reportUndelivered(now time.Time) {
 	k.recountLocked()
 	c.mu.Unlock()
 	c.arm(arm)
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	if n := len(u.back); n > 0 || c.keys.on.Load() {
 		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // messages after them may be deliverable
 	}
@@ -407,7 +407,7 @@ func (k *Consumer) reportUndelivered(now time.Time) {
 }
 
 // Leased reports whether taken messages may still be delivered at now: see Partition.Leased.
-func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
+func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Gate.Leased(now) }
 
 // Finish finishes a message. On a durable channel with strict or key order, the finish counts,
 // and the next message (of the key) is delivered, once this node has recorded it and the other
@@ -418,7 +418,7 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 // it. An ephemeral channel stores nothing: there a finish counts at once in any order.
 func (k *Consumer) Finish(o seq.Offset) error {
 	c, now := k.ch, time.Now()
-	if !c.p.Leased(now) {
+	if !c.p.Gate.Leased(now) {
 		k.requeueRefused(o, now)
 		return failure.NotLeased
 	}
@@ -457,8 +457,8 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	k.finished.Add(1)
 	k.processed(o, now)
 	traced(k, trace.Finished, o, now)
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	if more {
 		c.wakeFor(1)
 	}
@@ -475,8 +475,8 @@ func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 	c.mu.Unlock()
 	if err == nil {
 		traced(k, trace.Requeued, o, now)
-		c.p.dirty.mark()
-		c.p.messageLeft()
+		c.p.keeper.MarkDirty()
+		c.p.Gate.messageLeft()
 		c.wakeFor(1)
 	}
 }
@@ -484,7 +484,7 @@ func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 // Requeue requeues a message, for delivery after a delay.
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
-	if !c.p.Leased(now) {
+	if !c.p.Gate.Leased(now) {
 		k.requeueRefused(o, now)
 		return failure.NotLeased
 	}
@@ -507,8 +507,8 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	k.requeued.Add(1)
 	tracedRequeue(k, o, now, delay)
 	c.Spins.Requeued(o, attempts, now)
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	c.arm(arm)
 	if delay <= 0 || c.keys.on.Load() {
 		c.wakeFor(1)
@@ -522,7 +522,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 // Touch restarts a message's timeout.
 func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c := k.ch
-	if !c.p.Leased(now) {
+	if !c.p.Gate.Leased(now) {
 		return failure.NotLeased
 	}
 	c.mu.Lock()

@@ -56,8 +56,8 @@ func (k *Consumer) UndoDeliveries(unseen func(seq.Offset) bool) {
 		return
 	}
 	k.delivered.Add(-uint64(n))
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	c.wakeFor(n)
 }
 

@@ -74,11 +74,11 @@ func (x Retries) storeAttempts(o seq.Offset) {
 	c.mu.Lock()
 	data := x.attemptsLocked(o)
 	c.mu.Unlock()
-	if data == nil || c.p.appendChange(data) != nil {
+	if data == nil || c.p.keeper.Append(data) != nil {
 		return // a later checkpoint includes it
 	}
-	if c.p.sharing.Shared() {
-		c.p.sharing.Advance(sharing.Change{Data: data, Done: func(error) {}})
+	if c.p.keeper.Shared() {
+		c.p.keeper.Advance(sharing.Change{Data: data, Done: func(error) {}})
 	}
 }
 
@@ -117,9 +117,9 @@ func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay tim
 		}
 	}
 	c.mu.Unlock()
-	err := c.p.appendChange(data)
-	if err == nil && c.p.sharing.Shared() {
-		c.p.sharing.Advance(sharing.Change{Data: data, Done: resume})
+	err := c.p.keeper.Append(data)
+	if err == nil && c.p.keeper.Shared() {
+		c.p.keeper.Advance(sharing.Change{Data: data, Done: resume})
 	} else {
 		resume(err)
 	}
@@ -192,7 +192,7 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	}
 	c.mu.Lock()
 	d.taken = d.taken[:0]
-	if c.closed == nil && !c.p.suspended.Load() && c.movers.n == 0 && RetriesOf(c).disposableLocked() {
+	if c.closed == nil && !c.p.Gate.suspended.Load() && c.movers.n == 0 && RetriesOf(c).disposableLocked() {
 		d.taken = channel.RetriesOf(c.state).Take(now, k.id, DisposeTimeout, max, d.taken)
 	}
 	names := make([]string, len(d.taken))
@@ -244,7 +244,7 @@ func (d *Disposer) keep(x channel.Spent) {
 	channel.RetriesOf(c.state).Keep(x, d.k.id)
 	arm := c.armLocked()
 	c.mu.Unlock()
-	c.p.messageLeft()
+	c.p.Gate.messageLeft()
 	c.arm(arm)
 }
 

@@ -17,10 +17,9 @@ import (
 // otherwise make the channel start at the end, and skip what was published
 // meanwhile.
 func TestChannelExistsOnceItsStartIsStored(t *testing.T) {
-	b := newBench(t)
+	faulty := vfstest.NewFaulty(vfs.NewMem())
+	b := newBenchOn(t, faulty)
 	b.channel("first", 1)
-	faulty := vfstest.NewFaulty(b.fs)
-	b.p.o.FS, b.p.positions.fs = faulty, faulty
 	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC} })
 	for try := range 2 {
 		if _, err := b.p.AddChannel("later", 2, ChannelOptions{}); err == nil {
@@ -37,11 +36,11 @@ func (b *bench) spoil(body string) {
 		b.t.Fatal(err)
 	}
 	for _, name := range names {
-		f, err := b.fs.OpenReadWrite("p/" + name)
+		data, err := vfs.ReadFile(b.fs, "p/"+name, 1<<30)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		data, err := readSlot(f)
+		f, err := b.fs.OpenReadWrite("p/" + name)
 		if i := bytes.Index(data, []byte(body)); err == nil && i >= 0 {
 			_, err = f.WriteAt([]byte{body[0] ^ 1}, int64(i))
 		}
@@ -77,7 +76,7 @@ func TestDamagedMessageIsLeftToIntactReplica(t *testing.T) {
 			continue
 		}
 		want(t, "where others have it", got, "first")
-		b.p.Wake()
+		b.p.Gate.Wake()
 		want(t, "later", r.take(9, t0), "")
 		r.finish("first")
 		if at, attempts := c.stateOf(1); c.Floor() != 1 || at != channel.Ready || attempts != 0 {

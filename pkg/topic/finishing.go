@@ -40,9 +40,9 @@ func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byt
 // send sends the FINs to the other replicas, if there are any, and then those that arrived meanwhile.
 func (f finishes) send(c *Channel) {
 	for next := f; len(next.list) > 0; {
-		if c.p.sharing.Shared() {
+		if c.p.keeper.Shared() {
 			sent := next
-			c.p.sharing.Advance(sharing.Change{Data: sent.data, Done: func(err error) { sent.replicated(c, err).send(c) }})
+			c.p.keeper.Advance(sharing.Change{Data: sent.data, Done: func(err error) { sent.replicated(c, err).send(c) }})
 			return
 		}
 		next = next.replicated(c, nil)
@@ -55,7 +55,7 @@ func (f finishes) send(c *Channel) {
 // FINs to be sent next.
 func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	if err != nil {
-		c.p.over.Store(true)
+		c.p.Gate.over.Store(true)
 	}
 	c.mu.Lock()
 	waited, data := c.finishing.Confirm(f.list), f.data
@@ -64,7 +64,7 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	}
 	c.mu.Unlock()
 	if err == nil && len(waited) > 0 {
-		err = c.p.appendChange(data)
+		err = c.p.keeper.Append(data)
 	}
 	now := time.Now()
 	c.mu.Lock()
@@ -93,8 +93,8 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 			}
 		}
 	}
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	if strict {
 		c.notifyWaiting(1, serve)
 	} else {

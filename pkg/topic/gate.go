@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/internal/signal"
 )
 
-// gate controls whether messages of a partition may be delivered and answers accepted.
-type gate struct {
+// Gate controls whether messages of a partition may be delivered and answers accepted.
+type Gate struct {
 	list      atomic.Pointer[[]*Channel]
 	leased    func(time.Time) bool // nil: always
 	suspended atomic.Bool          // nothing is delivered
@@ -18,39 +18,38 @@ type gate struct {
 	left      chan struct{}        // a message left flight while suspended; holds one
 }
 
-// Channels returns the channels. The slice is shared and must not be changed.
-func (g *gate) Channels() []*Channel { return *g.list.Load() }
+func (g *Gate) channels() []*Channel { return *g.list.Load() }
 
 // Leased reports whether messages may be delivered and answered at now. Take checks it with its
 // time argument; check it again before writing taken messages to a socket, because the process
 // may have been paused in between.
-func (g *gate) Leased(now time.Time) bool {
+func (g *Gate) Leased(now time.Time) bool {
 	return !g.over.Load() && (g.leased == nil || g.leased(now))
 }
 
 // Suspend stops deliveries. Messages in flight stay so, and are answered or time out; publishing continues.
-func (g *gate) Suspend() { g.suspended.Store(true) }
+func (g *Gate) Suspend() { g.suspended.Store(true) }
 
 // Resume ends a Suspend.
-func (g *gate) Resume() {
+func (g *Gate) Resume() {
 	g.suspended.Store(false)
 	g.Wake()
 }
 
 // Wake wakes every consumer. Call it when Leased becomes true.
-func (g *gate) Wake() {
-	for _, c := range g.Channels() {
+func (g *Gate) Wake() {
+	for _, c := range g.channels() {
 		c.wakeConsumers()
 	}
 }
 
 // Quiesce suspends deliveries and returns once no message is in flight. After an error, which is
 // ctx's, deliveries are still suspended.
-func (g *gate) Quiesce(ctx context.Context) error {
+func (g *Gate) Quiesce(ctx context.Context) error {
 	g.Suspend()
 	for {
 		n := 0
-		for _, c := range g.Channels() {
+		for _, c := range g.channels() {
 			n += int(c.Stats().InFlight)
 		}
 		if n == 0 {
@@ -66,7 +65,7 @@ func (g *gate) Quiesce(ctx context.Context) error {
 }
 
 // messageLeft signals that a message has left flight.
-func (g *gate) messageLeft() {
+func (g *Gate) messageLeft() {
 	if !g.suspended.Load() {
 		return
 	}
@@ -74,8 +73,8 @@ func (g *gate) messageLeft() {
 }
 
 // Disconnect disconnects all consumers for a reason. Their messages in flight are ready again as they leave.
-func (g *gate) Disconnect(reason error) {
-	for _, c := range g.Channels() {
+func (g *Gate) Disconnect(reason error) {
+	for _, c := range g.channels() {
 		c.Disconnect(reason)
 	}
 }

@@ -75,8 +75,8 @@ func (k *Consumer) Leave() (left int) {
 	for _, o := range lost {
 		traced(k, trace.Requeued, o, c.p.o.Now())
 	}
-	c.p.dirty.mark()
-	c.p.messageLeft()
+	c.p.keeper.MarkDirty()
+	c.p.Gate.messageLeft()
 	c.wakeFor(n + 1) // one more, because it may have consumed a wake
 	return left
 }

@@ -25,7 +25,7 @@ type keyScan struct {
 // unknownLocked returns the range of messages whose keys are to be read next, if fewer than wanted
 // are deliverable; some is false if there is none. c is the channel, whose lock is held.
 func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, some bool) {
-	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
+	if c.closed != nil || c.p.Gate.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
 		return 0, 0, false // the caller that changes that wakes all consumers
 	}
 	end = c.p.visibleEnd()
@@ -84,7 +84,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 		switch {
 		case errors.As(err, &damaged):
 			if n == 0 { // nothing before it can be delivered
-				c.p.Suspend()
+				c.p.Gate.Suspend()
 				c.p.o.Damaged(damaged)
 			}
 		case errors.Is(err, failure.NoMemory):

@@ -194,8 +194,8 @@ func TestDamagedKeysAreLeftToIntactReplica(t *testing.T) {
 		want(t, "where others have it", got, "a1")
 		var scanned seq.Offset
 		Look(c, func(s *channel.State) { scanned, _ = channel.KeyedOf(s).Unknown(1, b.log.End()) })
-		if r.wakes = 0; r.take(9, b.now) != "" || r.wakes > 0 || scanned != 1 || !b.p.suspended.Load() {
-			t.Errorf("keys are known up to %d, woken %d times, suspended %v", scanned, r.wakes, b.p.suspended.Load())
+		if r.wakes = 0; r.take(9, b.now) != "" || r.wakes > 0 || scanned != 1 || !b.p.Gate.suspended.Load() {
+			t.Errorf("keys are known up to %d, woken %d times, suspended %v", scanned, r.wakes, b.p.Gate.suspended.Load())
 		}
 	}
 }

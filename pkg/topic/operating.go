@@ -24,8 +24,7 @@ func Move(c *Channel, f func(*channel.State)) error { return c.move(f) }
 // being replicated. It is on this node's disk when Change returns.
 func Change(c *Channel, f func(*channel.State)) error {
 	c.change(f)
-	_, err := c.p.store()
-	return err
+	return c.p.keeper.Store()
 }
 
 // restOf returns how long a taken message is still deferred by its publisher. A message that was

@@ -1,7 +1,7 @@
 package topic
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -14,8 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
@@ -103,21 +103,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// marker is a flag that is usually already set when it is set.
-type marker struct {
-	set   atomic.Bool
-	onSet func() // called each time that the flag becomes set; may be nil
-}
-
-func (f *marker) mark() {
-	if !f.set.Load() && !f.set.Swap(true) && f.onSet != nil {
-		f.onSet()
-	}
-}
-
-// clear clears the flag and reports whether it was set.
-func (f *marker) clear() bool { return f.set.Swap(false) }
-
 // notPaused is the visible end of a topic that is not paused.
 const notPaused = math.MaxUint64
 
@@ -125,10 +110,11 @@ const notPaused = math.MaxUint64
 // starting from the stored positions: its own, or those received by its Standby from the
 // previous leader.
 type Partition struct {
-	gate
-	keeper
+	// Gate controls deliveries and answers.
+	Gate Gate
 
 	o        Options
+	keeper   *positions.Keeper
 	out      Log           // set once by Serve, before anything is published
 	pausedAt atomic.Uint64 // channels see nothing from here on; or notPaused
 	messages atomic.Uint64 // published since it was opened
@@ -137,13 +123,12 @@ type Partition struct {
 	ttl      atomic.Int64 // default time to live of messages in ns; 0: unlimited
 	mover    mover
 	trace    atomic.Pointer[trace.Partition] // nil: no message is traced
-	moved    atomic.Uint32                   // number of operators' moves of channels since it was opened
 
 	mu        sync.Mutex // guards what follows
 	channels  map[string]*Channel
 	backlog   seq.Offset // where a first channel starts
 	collector collector
-	restored  map[string]ChannelPosition
+	restored  map[string]positions.Channel
 	lost      bool // channels missing from restored start at the log's start
 	arrivals  arrivals
 }
@@ -154,24 +139,21 @@ type Partition struct {
 // fate.Corrupt unless Options.Salvage is set.
 func Open(o Options) (*Partition, error) {
 	o = o.withDefaults()
-	positions, snap, err := openFor(o)
+	p := &Partition{
+		Gate:     Gate{leased: o.Leased, left: make(chan struct{}, 1)},
+		o:        o,
+		channels: map[string]*Channel{}, restored: map[string]positions.Channel{},
+	}
+	keeper, snap, err := positions.OpenKeeper(positions.KeeperOptions{
+		FS: o.FS, Dir: o.Dir, End: o.Log.End(), Source: &p.collector, Damaged: o.PositionsDamaged, Salvage: o.Salvage,
+		Unsaved: o.Unsaved, United: p.Gate.Wake,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if snap, err = forgetBeyond(positions, snap, o.Log.End()); err != nil {
-		return nil, err
-	}
-	p := &Partition{
-		gate:     gate{leased: o.Leased, left: make(chan struct{}, 1)},
-		keeper:   keeper{positions: positions, dirty: marker{onSet: o.Unsaved}},
-		o:        o,
-		load:     newLoad(&o),
-		backlog:  snap.BacklogFrom,
-		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{}, lost: snap.Lost,
-		arrivals: arrivals{since: snap.Addressed},
-	}
+	p.keeper, p.load = keeper, newLoad(&o)
+	p.backlog, p.lost, p.arrivals.since = snap.BacklogFrom, snap.Lost, snap.Addressed
 	p.arrivals.notified.Store(uint64(o.Log.CommittedEnd()))
-	p.keeper.source, p.keeper.united = &p.collector, p.Wake
 	p.mover.begin(p)
 	p.collector = collector{p: p, many: manyEntries}
 	p.pausedAt.Store(notPaused)
@@ -181,48 +163,8 @@ func Open(o Options) (*Partition, error) {
 	for _, c := range snap.Channels {
 		p.restored[c.Name] = c
 	}
-	if err := positions.damaged; err != nil {
-		o.PositionsDamaged(err, false)
-	}
-	p.list.Store(listOf(nil))
+	p.Gate.list.Store(listOf(nil))
 	return p, nil
-}
-
-// openFor opens the stored positions of a partition for a leader.
-func openFor(o Options) (*Positions, Snapshot, error) {
-	positions, snap, err := OpenPositions(o.FS, o.Dir)
-	switch {
-	case err == nil && positions.number == 0 && o.Log.End() > 0: // no channel's start was ever stored
-		snap.Lost = true
-		err = positions.setAside()
-	case err == nil && !positions.corrupt && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
-		// The newest snapshot may be damaged, or missing without a trace, and channels with it.
-		snap.Lost = true
-	case err == nil && positions.corrupt && !o.Salvage:
-		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.damaged), fate.Corrupt)
-	case err != nil && positions != nil && o.Salvage:
-		o.PositionsDamaged(err, true)
-		snap.Lost = true
-		err = positions.setAside()
-	}
-	if err != nil {
-		return nil, Snapshot{}, err
-	}
-	positions.journal.setSnapshot(0) // a leader applies no snapshot
-	return positions, snap, nil
-}
-
-// forgetBeyond returns the part of a snapshot below the log's end. The rest is erased from disk:
-// other messages will get these offsets, and a killed process must not find them finished.
-func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot, error) {
-	if !snap.reaches(end) {
-		return snap, nil
-	}
-	snap = snap.below(end)
-	if err := errors.Join(positions.Begin(), positions.Save(snap)); err != nil {
-		return snap, fmt.Errorf("drop positions beyond the log end: %w", err)
-	}
-	return snap, nil
 }
 
 // Serve gives the partition the term that it appends to, and sends the positions to the other
@@ -230,15 +172,21 @@ func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot
 func (p *Partition) Serve(out Log) {
 	p.out = out
 	p.arrivals.inherit(p)
-	p.serve(out)
+	p.keeper.Serve(out)
 }
-
-// nextMove returns a number for an operator's move of a channel. It is larger than those of earlier
-// moves, including those under earlier leaders.
-func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.moved.Add(1))) }
 
 // SetTTL sets the default time to live of messages; 0 means unlimited.
 func SetTTL(p *Partition, d time.Duration) { p.ttl.Store(int64(d)) }
+
+// Checkpoint stores the positions if any changed since the last call, and shares them without
+// waiting for the other replicas. After an error the previously stored version is intact and the
+// next call retries.
+func (p *Partition) Checkpoint() error { return p.keeper.Checkpoint() }
+
+// Flush stores and shares the current positions and returns once every in-sync replica has
+// them. Concurrent calls share one snapshot. After an error not marked fate.Refused it is
+// unknown which replicas have them.
+func (p *Partition) Flush(ctx context.Context) error { return p.keeper.Flush(ctx) }
 
 // Log returns the partition's log.
 func (p *Partition) Log() *commitlog.Log { return p.o.Log }
@@ -291,13 +239,13 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	arm := p.arrivals.notifyNew(c)
 	before := p.channels[name]
 	p.channels[name] = c
-	p.list.Store(listOf(p.channels))
+	p.Gate.list.Store(listOf(p.channels))
 	p.mu.Unlock()
 	if before != nil {
 		before.close(failure.ChannelNotFound)
 	}
 	c.arm(arm)
-	p.dirty.mark()
+	p.keeper.MarkDirty()
 	c.stored.Store(known || o.Ephemeral)
 	return c, p.storeStart(c)
 }
@@ -307,13 +255,16 @@ func (p *Partition) storeStart(c *Channel) error {
 	if c.stored.Load() {
 		return nil
 	}
-	p.dirty.mark()
-	if _, err := p.store(); err != nil {
+	p.keeper.MarkDirty()
+	if err := p.keeper.Store(); err != nil {
 		return fmt.Errorf("channel %q: store its start: %w", c.name, err)
 	}
 	c.stored.Store(true)
 	return nil
 }
+
+// Channels returns the channels. The slice is shared and must not be changed.
+func (p *Partition) Channels() []*Channel { return p.Gate.channels() }
 
 // Channel returns a channel of the partition, or nil.
 func (p *Partition) Channel(name string) *Channel {
@@ -360,8 +311,8 @@ func (p *Partition) forgetLocked(c *Channel) {
 	if len(p.channels) == 0 {
 		p.backlog = p.visibleEnd()
 	}
-	p.list.Store(listOf(p.channels))
-	p.dirty.mark()
+	p.Gate.list.Store(listOf(p.channels))
+	p.keeper.MarkDirty()
 }
 
 func listOf(channels map[string]*Channel) *[]*Channel {
@@ -380,7 +331,7 @@ func (p *Partition) SetPaused(paused bool) {
 	default:
 		p.pausedAt.Store(notPaused)
 	}
-	p.dirty.mark()
+	p.keeper.MarkDirty()
 	for _, c := range p.Channels() {
 		c.wakeFor(everyone)
 	}
@@ -420,7 +371,7 @@ func (p *Partition) Empty() error {
 		}
 		p.pausedAt.Store(uint64(end))
 	}
-	p.dirty.mark()
+	p.keeper.MarkDirty()
 	return p.Checkpoint()
 }
 
@@ -444,13 +395,13 @@ func (p *Partition) Committed(b commitlog.Batch) {
 	channels := p.Channels()
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
 		p.deferLate(b, channels)
-		p.dirty.mark()
-		p.messageLeft()
+		p.keeper.MarkDirty()
+		p.Gate.messageLeft()
 	}
 	if b.Attributes()&attrAddressed != 0 {
 		p.arrivals.arrived(p, b)
 	}
-	p.arrivals.passed(b, &p.dirty)
+	p.arrivals.passed(b, p.keeper)
 	for _, c := range channels {
 		c.wakeFor(b.Count())
 	}
@@ -491,11 +442,11 @@ func (p *Partition) ChannelsComplete() {
 		if len(p.channels) == 0 && !p.lost {
 			p.backlog = unreceivedLocked(p)
 		}
-		p.restored, p.lost = map[string]ChannelPosition{}, false
-		p.dirty.mark()
+		p.restored, p.lost = map[string]positions.Channel{}, false
+		p.keeper.MarkDirty()
 	}
 	if p.arrivals.complete() {
-		p.dirty.mark()
+		p.keeper.MarkDirty()
 	}
 }
 
@@ -547,5 +498,5 @@ func (p *Partition) Close(reason error) error {
 		c.close(reason)
 	}
 	p.mover.queue.Close()
-	return p.keeper.close()
+	return p.keeper.Close()
 }

@@ -37,8 +37,11 @@ type bench struct {
 	ages  *age.Clock
 }
 
-func newBench(t *testing.T) *bench {
-	b := &bench{t: t, fs: vfs.NewMem(), now: t0}
+func newBench(t *testing.T) *bench { return newBenchOn(t, vfs.NewMem()) }
+
+// newBenchOn returns a bench on a disk.
+func newBenchOn(t *testing.T, disk vfs.FS) *bench {
+	b := &bench{t: t, fs: disk, now: t0}
 	if err := b.fs.MkdirAll("p"); err != nil {
 		t.Fatal(err)
 	}

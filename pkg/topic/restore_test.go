@@ -52,7 +52,7 @@ func TestChannelMissingFromOlderSnapshotSkipsNothing(t *testing.T) {
 	if err := b.log.Close(); err != nil { // the process is killed
 		t.Fatal(err)
 	}
-	if err := b.fs.Remove("p/" + positionsSlot0); err != nil {
+	if err := b.fs.Remove("p/positions.0"); err != nil {
 		t.Fatal(err)
 	}
 	b.open()

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -17,7 +17,7 @@ import (
 // spoilFiles damages every snapshot of a bench.
 func (b *bench) spoilFiles() {
 	b.t.Helper()
-	for _, name := range []string{positionsSlot0, positionsSlot1} {
+	for _, name := range []string{"positions.0", "positions.1"} {
 		f, err := b.fs.OpenReadWrite(filepath.Join("p", name))
 		if err != nil {
 			b.t.Fatal(err)
@@ -90,7 +90,7 @@ func TestDamagedPositionsAreSalvagedOnlyWhenAsked(t *testing.T) {
 		t.Errorf("a new channel starts at %d", got)
 	}
 	names, _ := b.fs.ReadDir("p")
-	if !strings.Contains(strings.Join(names, " "), positionsAside) {
+	if !strings.Contains(strings.Join(names, " "), ".damaged") {
 		t.Errorf("the damaged files are gone: %v", names)
 	}
 }
@@ -125,7 +125,7 @@ func TestLostPositionsSurviveAStop(t *testing.T) {
 func TestRemovedPositionsAreDamage(t *testing.T) {
 	b := readTo(t)
 	remove := func() {
-		for _, name := range []string{positionsSlot0, positionsSlot1} {
+		for _, name := range []string{"positions.0", "positions.1"} {
 			if err := b.fs.Remove(filepath.Join("p", name)); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestRemovedPositionsAreDamage(t *testing.T) {
 	}
 	b.p.ChannelsComplete()
 	for range 2 { // after which both slots exist
-		b.p.dirty.mark()
+		b.p.keeper.MarkDirty()
 		if err := b.p.Checkpoint(); err != nil {
 			t.Fatal(err)
 		}
@@ -153,33 +153,9 @@ func TestRemovedPositionsAreDamage(t *testing.T) {
 	}
 	remove()
 	var told error
-	s, err := openStandby(b.fs, "p", func(err error) { told = err })
+	s, err := positions.OpenStandby(positions.StandbyOptions{FS: b.fs, Dir: "p", End: b.log.End(), Damaged: func(err error) { told = err }})
 	if err != nil || told == nil || s.Floor() != 0 {
 		t.Errorf("a follower without positions: %v, told %v, floor %d", err, told, s.Floor())
-	}
-}
-
-// A power cut while the first positions are stored leaves them, or no sign that there were any.
-func TestPowerCutDuringTheFirstCheckpointIsNoDamage(t *testing.T) {
-	disk := vfs.NewCrashable()
-	if err := errors.Join(disk.MkdirAll("p"), disk.SyncDir(".")); err != nil {
-		t.Fatal(err)
-	}
-	rng := testrand.New(t)
-	disk.Observe(func(op vfs.Op) {
-		for range 20 {
-			clone := disk.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 50, TornPercent: 50})
-			if _, _, err := OpenPositions(clone, "p"); err != nil {
-				t.Fatalf("after %v: %v", op, err)
-			}
-		}
-	})
-	p, _, err := OpenPositions(disk, "p")
-	if err == nil {
-		err = errors.Join(p.Save(sampleSnapshot(1)), p.Save(sampleSnapshot(2)))
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -188,8 +164,8 @@ func TestSalvagedPositionsIgnoreOlderJournal(t *testing.T) {
 	b := readTo(t)
 	note := advance.Change{Channel: "a", Version: 1, Floor: 4, Offset: 4}.Append(nil)
 	for range 5 {
-		b.p.dirty.mark()
-		if err := errors.Join(b.p.Checkpoint(), b.p.positions.Append(note)); err != nil {
+		b.p.keeper.MarkDirty()
+		if err := errors.Join(b.p.Checkpoint(), b.p.keeper.Append(note)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +175,7 @@ func TestSalvagedPositionsIgnoreOlderJournal(t *testing.T) {
 	}
 	for range 8 {
 		b.channel("a", 1)
-		b.p.dirty.mark()
+		b.p.keeper.MarkDirty()
 		if err := b.p.Checkpoint(); err != nil {
 			t.Fatal(err)
 		}
@@ -208,47 +184,6 @@ func TestSalvagedPositionsIgnoreOlderJournal(t *testing.T) {
 		}
 		if got := b.channel("a", 1).Floor(); got != 0 {
 			t.Fatalf("a change of the old series counts: floor %d", got)
-		}
-	}
-}
-
-func TestStandbyWithDamagedPositionsStartsNewSeries(t *testing.T) {
-	m := positionsFS(t)
-	p, _ := mustOpenPositions(t, m)
-	change := advance.Change{Channel: "c", Version: 1, Floor: 77, Offset: 77}.Append(nil)
-	for n := 1; n <= 6; n++ {
-		if err := errors.Join(p.Begin(), p.Save(sampleSnapshot(n)), p.Append(change)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for slot := range 2 {
-		f, err := m.OpenReadWrite(p.path(slot))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt([]byte{0xff}, 16); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var told error
-	s, err := openStandby(m, positionsDir, func(err error) { told = err })
-	if err != nil || told == nil || s.Floor() != 0 {
-		t.Fatal(err, told, s.Floor())
-	}
-	if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
-		t.Errorf("before the leader has told anything: %v", err)
-	}
-	for n := uint32(1); n <= 9; n++ {
-		image, err := appendPositions(nil, uint64(stampOf(1, n)), Snapshot{BacklogFrom: seq.Offset(n)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Replace(image); err != nil {
-			t.Fatal(err)
-		}
-		_, got, err := OpenPositions(m, positionsDir)
-		if err != nil || got.BacklogFrom != seq.Offset(n) || len(got.Channels) > 0 {
-			t.Fatalf("after snapshot %d: %+v, %v", n, got, err)
 		}
 	}
 }
@@ -275,7 +210,7 @@ func TestPowerCutForgetsPositionsOfLostMessages(t *testing.T) {
 		}
 		b.fs = disk.CrashClone(vfs.Crash{})
 		if role == "follower" {
-			s, err := OpenStandby(StandbyOptions{FS: b.fs, Dir: "p", End: 1, Damaged: func(err error) { t.Error(err) }})
+			s, err := positions.OpenStandby(positions.StandbyOptions{FS: b.fs, Dir: "p", End: 1, Damaged: func(err error) { t.Error(err) }})
 			if err != nil || s.Floor() != 1 {
 				t.Fatal(err, s.Floor())
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -34,8 +35,8 @@ type setNode struct {
 	fs      *vfs.Mem
 	log     *commitlog.Log
 	w       *commitlog.Writer
-	standby *Standby // nil: it leads
-	killed  bool     // and has not received again what it had in memory
+	standby *positions.Standby // nil: it leads
+	killed  bool               // and has not received again what it had in memory
 	ages    *age.Clock
 	step    time.Duration // of its wall clock
 	since   int           // messages published before its process started
@@ -74,7 +75,7 @@ func (s *set) follow(i int) {
 	s.t.Helper()
 	var err error
 	n := s.nodes[i]
-	if n.standby, err = OpenStandby(StandbyOptions{
+	if n.standby, err = positions.OpenStandby(positions.StandbyOptions{
 		FS: n.fs, Dir: "p", End: n.log.End(),
 		Damaged: func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) },
 	}); err != nil {

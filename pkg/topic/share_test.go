@@ -13,6 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/positions"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestOrderedFinishCountsOnceAllReplicasKnow(t *testing.T) {
@@ -122,43 +124,6 @@ func TestSnapshotKeepsChangesSharedBefore(t *testing.T) {
 	s.line.deliverAll()
 	want(t, "next", r.take(9, t0), "b")
 	s.lead(1)
-	s.line.deliverAll()
-	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
-}
-
-// meanwhile is a source of positions that calls a function after it has returned
-// them.
-type meanwhile struct {
-	source
-	do func()
-}
-
-func (m meanwhile) current() Snapshot {
-	s := m.source.current()
-	m.do()
-	return s
-}
-
-// TestChangeWaitsForSnapshotInProgress: it was made after the state in
-// the snapshot.
-func TestChangeWaitsForSnapshotInProgress(t *testing.T) {
-	s := newSet(t)
-	r := s.bench().join(s.channel("c", 1, true))
-	s.publish("a", "b")
-	s.line.deliverAll()
-	r.take(9, t0)
-	s.p.dirty.mark()
-	before := len(s.line.parcels)
-	s.p.keeper.source = meanwhile{&s.p.collector, func() { r.finish("a") }}
-	if err := s.p.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.line.parcels[before:]; len(got) != 2 || got[0].kind != aSnapshot || got[1].kind != aChange {
-		t.Fatalf("shared %d parcels: want the snapshot, then the change", len(got))
-	}
-	s.p.keeper.source = &s.p.collector
-	s.line.deliverAll()
-	s.lead(2)
 	s.line.deliverAll()
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
@@ -397,12 +362,12 @@ func TestAnswerNeedsALease(t *testing.T) {
 		t.Errorf("%d in flight", n)
 	}
 	want(t, "without a lease", r.take(1, t0), "")
-	if r.Leased(t0) || s.p.Leased(t0) {
+	if r.Leased(t0) || s.p.Gate.Leased(t0) {
 		t.Error("leased")
 	}
 	leased = true
 	woken := r.wakes
-	s.p.Wake()
+	s.p.Gate.Wake()
 	if r.wakes == woken {
 		t.Error("no consumer was woken")
 	}
@@ -432,7 +397,7 @@ func TestQuiesceWaitsForInFlight(t *testing.T) {
 				r.take(1, t0)
 				quiet := make(chan error, 2)
 				for range cap(quiet) {
-					go func() { quiet <- s.p.Quiesce(t.Context()) }()
+					go func() { quiet <- s.p.Gate.Quiesce(t.Context()) }()
 				}
 				synctest.Wait()
 				want(t, "while it waits", r.take(1, t0), "")
@@ -447,7 +412,7 @@ func TestQuiesceWaitsForInFlight(t *testing.T) {
 				}
 				want(t, "quiet", r.take(1, t0), "")
 				woken := r.wakes
-				s.p.Resume()
+				s.p.Gate.Resume()
 				if name != "left" && r.wakes == woken {
 					t.Error("the end of it woke no consumer")
 				}
@@ -464,16 +429,16 @@ func TestQuiesceTimesOutAndStaysSuspended(t *testing.T) {
 		r.take(1, t0)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := s.p.Quiesce(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.p.Gate.Quiesce(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		want(t, "suspended", r.take(1, t0), "")
-		s.p.Disconnect(errDeposed)
+		s.p.Gate.Disconnect(errDeposed)
 		if !errors.Is(r.ended, errDeposed) {
 			t.Errorf("the consumer got %v", r.ended)
 		}
 		r.Leave()
-		s.p.Resume()
+		s.p.Gate.Resume()
 		want(t, "what a consumer that was sent away had", s.bench().join(s.p.Channel("c")).take(9, t0), "a b")
 	})
 }
@@ -488,7 +453,7 @@ func TestClosedPartitionWritesNothing(t *testing.T) {
 	old := s.p
 	s.lead(1)
 	r.finish2(t, "a")
-	number := s.nodes[0].standby.files.Number()
+	number := stored(t, s.nodes[0].fs, "p").Number
 	if err := old.Checkpoint(); err != nil {
 		t.Errorf("a late checkpoint: %v", err)
 	}
@@ -503,9 +468,8 @@ func TestClosedPartitionWritesNothing(t *testing.T) {
 	if _, err := old.AddChannel("new", 7, ChannelOptions{}); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("a new channel: %v", err)
 	}
-	p, _, err := OpenPositions(s.nodes[0].fs, "p")
-	if err != nil || p.Number() != number {
-		t.Errorf("snapshot %d is stored (%v), want %d", p.Number(), err, number)
+	if n := stored(t, s.nodes[0].fs, "p").Number; n != number {
+		t.Errorf("snapshot %d is stored, want %d", n, number)
 	}
 }
 
@@ -518,6 +482,35 @@ func (r *reader) finish2(t *testing.T, body string) {
 	}
 }
 
+// known is the source of given positions.
+type known positions.Snapshot
+
+func (s known) Current() positions.Snapshot     { return positions.Snapshot(s) }
+func (known) Changes() (positions.Update, bool) { return positions.Update{}, false }
+
+// catcher is a Sharer that keeps the last snapshot.
+type catcher struct {
+	prompt
+	data []byte
+}
+
+func (c *catcher) SharePositions(data []byte, done func(error)) {
+	c.data = data
+	done(nil)
+}
+
+// told returns a snapshot as the first leader shares it.
+func told(t *testing.T, s positions.Snapshot) []byte {
+	t.Helper()
+	k, _, err := positions.OpenKeeper(positions.KeeperOptions{FS: vfs.NewMem(), Source: known(s), United: func() {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := new(catcher)
+	k.Serve(to)
+	return to.data
+}
+
 // TestPositionsBeyondLogAreIgnored: other messages may take the offsets to
 // which they refer.
 func TestPositionsBeyondLogAreIgnored(t *testing.T) {
@@ -525,7 +518,7 @@ func TestPositionsBeyondLogAreIgnored(t *testing.T) {
 	s.channel("c", 1, false)
 	s.publish("a")
 	standby := s.nodes[1].standby
-	if err := standby.Replace(told(t, uint64(stampOf(s.epoch, 99)), Snapshot{BacklogFrom: 50, Channels: []ChannelPosition{
+	if err := standby.Replace(told(t, positions.Snapshot{BacklogFrom: 50, Channels: []positions.Channel{
 		{Name: "c", Version: 1, Position: channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 60}}}},
 	}})); err != nil {
 		t.Fatal(err)

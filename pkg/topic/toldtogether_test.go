@@ -2,7 +2,9 @@ package topic
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -39,25 +41,41 @@ func TestAbandonedFinishIsNotRecorded(t *testing.T) {
 	change := func(body string) []byte {
 		return advance.Change{Channel: "c", Version: 1, Offset: r.got[body]}.Append(nil)
 	}
-	if j := &s.p.positions.journal; bytes.Contains(j.buf, change("a1")) || !bytes.Contains(j.buf, change("b1")) {
-		t.Errorf("noted last: %x, want %x and not %x", j.buf, change("b1"), change("a1"))
+	if noted := journals(s); bytes.Contains(noted, change("a1")) || !bytes.Contains(noted, change("b1")) {
+		t.Errorf("noted: %x, want %x and not %x", noted, change("b1"), change("a1"))
 	}
 	want(t, "then", r.take(9, s.now), "a1")
-	before := s.p.positions.journal.size()
+	before := len(journals(s))
 	r.finish("a1")
 	s.now = s.now.Add(FinTimeout)
 	c.Tick(s.now)
 	s.line.deliverAll()
-	if after := s.p.positions.journal.size(); after != before {
+	if after := len(journals(s)); after != before {
 		t.Errorf("%d bytes were noted of finishes that are all given up", after-before)
 	}
 }
 
+// journals returns what the leader has noted of finishes.
+func journals(s *set) (all []byte) {
+	s.t.Helper()
+	for _, name := range []string{"p/positions.journal.0", "p/positions.journal.1"} {
+		data, err := vfs.ReadFile(s.nodes[s.leader].fs, name, 1<<20)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return all
+}
+
 // TestManyFinishesDoNotGrowStack: FINs that arrive while others are being noted are noted next, and so on.
 func TestManyFinishesDoNotGrowStack(t *testing.T) {
-	b, c := keyedBench(t)
-	faulty := vfstest.NewFaulty(b.fs)
-	b.p.positions.journal.fs = faulty
+	faulty := vfstest.NewFaulty(vfs.NewMem())
+	b := newBenchOn(t, faulty)
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.ByKey})
+	if err != nil {
+		t.Fatal(err)
+	}
 	const groups = 5
 	r := b.join(c)
 	for group := range groups {

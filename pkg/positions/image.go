@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"encoding"
@@ -32,10 +32,10 @@ import (
 // A position is as in docs/format/positions.md and pkg/channel.
 
 const (
-	positionsMagic   = "BPOS"
-	positionsVersion = 2
-	positionsHeader  = 24
-	positionsSummed  = 8 // where the checksummed part begins
+	imageMagic   = "BPOS"
+	imageVersion = 2
+	imageHeader  = 24
+	imageSummed  = 8 // where the checksummed part begins
 
 	flagPaused = 1
 	flagLost   = 2
@@ -44,15 +44,15 @@ const (
 	maxNameBytes    = math.MaxUint8
 )
 
-// errPositionsDamaged is wrapped by errors about a file whose content is not what was written.
-var errPositionsDamaged = errors.New("corrupt")
+// errDamaged is wrapped by errors about a file whose content is not what was written.
+var errDamaged = errors.New("corrupt")
 
-// appendPositions appends the encoded snapshot to dst, which must be empty.
-func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
+// appendSnapshot appends the encoded snapshot to dst, which must be empty.
+func appendSnapshot(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	le := binary.LittleEndian
-	dst = append(dst, positionsMagic...)
+	dst = append(dst, imageMagic...)
 	dst = le.AppendUint32(dst, 0) // the checksum
-	dst = le.AppendUint16(dst, positionsVersion)
+	dst = le.AppendUint16(dst, imageVersion)
 	dst = le.AppendUint16(dst, flagsOf(s))
 	dst = le.AppendUint32(dst, 0) // the length
 	dst = le.AppendUint64(dst, number)
@@ -66,11 +66,11 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	if dst, err = appendChannels(dst, s.Channels); err != nil {
 		return nil, err
 	}
-	if len(dst) > maxPositionsBytes {
+	if len(dst) > maxImageBytes {
 		return nil, fate.Mark(fmt.Errorf("channel positions too large: %d bytes", len(dst)), fate.Refused)
 	}
-	le.PutUint32(dst[12:], uint32(len(dst)-positionsHeader)) //nolint:gosec // bounded above
-	le.PutUint32(dst[4:], positionsSum(dst))
+	le.PutUint32(dst[12:], uint32(len(dst)-imageHeader)) //nolint:gosec // bounded above
+	le.PutUint32(dst[4:], imageSum(dst))
 	return dst, nil
 }
 
@@ -85,7 +85,7 @@ func flagsOf(s Snapshot) (flags uint16) {
 }
 
 // appendChannels appends encoded positions of channels, without their count.
-func appendChannels(dst []byte, channels []ChannelPosition) ([]byte, error) {
+func appendChannels(dst []byte, channels []Channel) ([]byte, error) {
 	var position []byte
 	for _, c := range channels {
 		if len(c.Name) > maxNameBytes {
@@ -113,62 +113,62 @@ func appendField(dst, field []byte) []byte {
 }
 
 // imageSize returns the length, without remains of a longer snapshot, of a file that
-// decodePositions has accepted.
+// decodeSnapshot has accepted.
 func imageSize(file []byte) int {
-	return positionsHeader + int(binary.LittleEndian.Uint32(file[12:]))
+	return imageHeader + int(binary.LittleEndian.Uint32(file[12:]))
 }
 
-// renumberPositions gives a complete file image another number.
-func renumberPositions(image []byte, number uint64) {
+// renumber gives a complete file image another number.
+func renumber(image []byte, number uint64) {
 	binary.LittleEndian.PutUint64(image[16:], number)
-	binary.LittleEndian.PutUint32(image[4:], positionsSum(image))
+	binary.LittleEndian.PutUint32(image[4:], imageSum(image))
 }
 
-// positionsSum is the checksum of a complete file image without remains.
-func positionsSum(image []byte) uint32 {
-	return crc32.Checksum(image[positionsSummed:], crc32.MakeTable(crc32.Castagnoli))
+// imageSum is the checksum of a complete file image without remains.
+func imageSum(image []byte) uint32 {
+	return crc32.Checksum(image[imageSummed:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// decodePositions reads a file. Its error wraps errPositionsDamaged or
-// errNewerPositions.
-func decodePositions(file []byte) (uint64, Snapshot, error) {
+// decodeSnapshot reads a file. Its error wraps errDamaged or
+// errNewer.
+func decodeSnapshot(file []byte) (uint64, Snapshot, error) {
 	le := binary.LittleEndian
-	if len(file) < positionsHeader || string(file[:4]) != positionsMagic {
+	if len(file) < imageHeader || string(file[:4]) != imageMagic {
 		return 0, Snapshot{}, damaged("header missing")
 	}
 	length := uint64(le.Uint32(file[12:]))
-	if length > uint64(len(file)-positionsHeader) {
+	if length > uint64(len(file)-imageHeader) {
 		return 0, Snapshot{}, damaged("truncated")
 	}
-	image := file[:positionsHeader+length]
-	if positionsSum(image) != le.Uint32(file[4:]) {
+	image := file[:imageHeader+length]
+	if imageSum(image) != le.Uint32(file[4:]) {
 		return 0, Snapshot{}, damaged("checksum mismatch")
 	}
-	if version := le.Uint16(file[8:]); version != positionsVersion {
-		return 0, Snapshot{}, fmt.Errorf("%w: unknown format %d", errNewerPositions, version)
+	if version := le.Uint16(file[8:]); version != imageVersion {
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown format %d", errNewer, version)
 	}
 	flags, number := le.Uint16(file[10:]), le.Uint64(file[16:])
 	if flags&^(flagPaused|flagLost) != 0 {
-		return 0, Snapshot{}, fmt.Errorf("%w: unknown flags %#x", errNewerPositions, flags)
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown flags %#x", errNewer, flags)
 	}
 	if number == 0 {
 		return 0, Snapshot{}, damaged("snapshot number is 0")
 	}
-	d := positionsReader{fields.Reader{Rest: image[positionsHeader:]}}
+	d := imageReader{fields.Reader{Rest: image[imageHeader:]}}
 	snap := d.snapshot(flags&flagPaused != 0)
 	snap.Lost = flags&flagLost != 0
-	if err := d.End(errPositionsDamaged, "channel positions"); err != nil {
+	if err := d.End(errDamaged, "channel positions"); err != nil {
 		return 0, Snapshot{}, err
 	}
 	return number, snap, nil
 }
 
-func damaged(what string) error { return fmt.Errorf("%w: %s", errPositionsDamaged, what) }
+func damaged(what string) error { return fmt.Errorf("%w: %s", errDamaged, what) }
 
-// positionsReader reads snapshots and updates.
-type positionsReader struct{ fields.Reader }
+// imageReader reads snapshots and updates.
+type imageReader struct{ fields.Reader }
 
-func (d *positionsReader) snapshot(paused bool) Snapshot {
+func (d *imageReader) snapshot(paused bool) Snapshot {
 	s := Snapshot{BacklogFrom: seq.Offset(d.Uvarint()), Addressed: seq.Offset(d.Uvarint())}
 	if paused {
 		s.PausedAt = new(seq.Offset(d.Uvarint()))
@@ -178,14 +178,14 @@ func (d *positionsReader) snapshot(paused bool) Snapshot {
 }
 
 // channels reads positions of channels after their count.
-func (d *positionsReader) channels() []ChannelPosition {
+func (d *imageReader) channels() []Channel {
 	n := d.Count(minChannelBytes)
 	if n == 0 {
 		return nil
 	}
-	all := make([]ChannelPosition, 0, min(n, 1024))
+	all := make([]Channel, 0, min(n, 1024))
 	for range n {
-		c := ChannelPosition{Name: d.Text(), Version: d.Uvarint(), Moves: d.Uvarint()}
+		c := Channel{Name: d.Text(), Version: d.Uvarint(), Moves: d.Uvarint()}
 		d.unmarshal(c.Name, &c.Position)
 		if d.Err() != nil {
 			return nil
@@ -197,7 +197,7 @@ func (d *positionsReader) channels() []ChannelPosition {
 }
 
 // unmarshal decodes a field into a part of a channel's position.
-func (d *positionsReader) unmarshal(channel string, into encoding.BinaryUnmarshaler) {
+func (d *imageReader) unmarshal(channel string, into encoding.BinaryUnmarshaler) {
 	if err := into.UnmarshalBinary(d.Bytes()); err != nil {
 		d.Fail(fmt.Errorf("channel %q: %w", channel, err))
 	}

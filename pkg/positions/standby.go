@@ -1,14 +1,11 @@
-package topic
+package positions
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -24,7 +21,7 @@ type Standby struct {
 	unsaved func() // called when behind becomes true
 
 	saving sync.Mutex // held during disk access; guards what follows
-	files  *Positions
+	files  *files
 	newest stamp // of the newest snapshot or update applied; 0: none yet
 
 	mu     sync.Mutex // guards what follows
@@ -50,7 +47,7 @@ type StandbyOptions struct {
 
 // OpenStandby opens the positions in a replica's directory.
 func OpenStandby(o StandbyOptions) (*Standby, error) {
-	files, known, err := OpenPositions(o.FS, o.Dir)
+	files, known, err := openFiles(o.FS, o.Dir)
 	switch {
 	case err == nil:
 		err = files.damaged
@@ -95,7 +92,7 @@ func (s *Standby) Cut(end seq.Offset) error {
 // changes are newer. Invalid bytes are refused, and a failed write keeps the previous state. It
 // does not retain the bytes.
 func (s *Standby) Replace(snapshot []byte) error {
-	number, snap, err := decodePositions(snapshot)
+	number, snap, err := decodeSnapshot(snapshot)
 	if err == nil && imageSize(snapshot) != len(snapshot) {
 		err = damaged("trailing bytes")
 	}
@@ -105,7 +102,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	if s.isClosed() {
-		return errPartitionClosed
+		return errClosed
 	}
 	if stamp(number).repeats(s.newest) {
 		return nil
@@ -144,7 +141,7 @@ func (s *Standby) Update(data []byte) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	if s.isClosed() {
-		return errPartitionClosed
+		return errClosed
 	}
 	if u.stamp.repeats(s.newest) {
 		return nil
@@ -167,7 +164,7 @@ func (s *Standby) Update(data []byte) error {
 	return nil
 }
 
-func (s *Standby) updateKnown(u update, behind bool) {
+func (s *Standby) updateKnown(u Update, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.update(u)
@@ -194,18 +191,6 @@ func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 	return s.files.damaged == nil && !s.behind && known.equal(snap), kept
 }
 
-// keep adds what a snapshot has as finished in the same channel, unless an operator has moved it in
-// between, and reports whether there was any.
-func (c *ChannelPosition) keep(known *Snapshot) bool {
-	i, found := known.find(c.Name)
-	if !found || known.Channels[i].Version != c.Version || known.Channels[i].Moves != c.Moves {
-		return false
-	}
-	before := c.Position
-	c.Position.Keep(&known.Channels[i].Position)
-	return !samePosition(&before, &c.Position)
-}
-
 // Advance applies a change of the leader. It survives a kill of the process, but not a power
 // failure before the next Checkpoint. A change received before has no effect.
 func (s *Standby) Advance(change []byte) error {
@@ -216,7 +201,7 @@ func (s *Standby) Advance(change []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errPartitionClosed
+		return errClosed
 	}
 	if err := s.files.Append(change); err != nil {
 		return err
@@ -298,54 +283,6 @@ func (s *Standby) store() error {
 		return fmt.Errorf("store positions: %w", err)
 	}
 	return nil
-}
-
-// equal reports whether two snapshots are equal.
-func (s *Snapshot) equal(t *Snapshot) bool {
-	if s.Lost != t.Lost || s.Addressed != t.Addressed || s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
-		s.PausedAt != nil && *s.PausedAt != *t.PausedAt {
-		return false
-	}
-	return slices.EqualFunc(s.Channels, t.Channels, func(a, b ChannelPosition) bool {
-		return a.Name == b.Name && a.Version == b.Version && a.Moves == b.Moves && samePosition(&a.Position, &b.Position)
-	})
-}
-
-func samePosition(a, b *channel.Position) bool {
-	return a.Floor == b.Floor && slices.Equal(a.Finished, b.Finished) &&
-		a.Deferred.Equal(b.Deferred) && slices.Equal(a.Attempted, b.Attempted)
-}
-
-// apply applies the change to a snapshot. It never moves a position back, so a repeated or late
-// change has no effect.
-func (s *Snapshot) apply(a advance.Change) {
-	if c := s.meet(a.Channel, a.Version, a.Moves, a.Floor); c != nil {
-		c.Position.AdvanceTo(a.Floor)
-		if a.Attempts > 0 {
-			c.Position.Attempt(a.Offset, a.Attempts)
-		} else {
-			c.Position.Finish(a.Offset)
-		}
-	}
-}
-
-// meet returns the channel whose position changes, or nil if the snapshot has a newer state of it.
-// A channel that the snapshot lacks, or has only from before an operator moved it, begins at the
-// floor that the change names: everything below is finished.
-func (s *Snapshot) meet(name string, version, moves uint64, floor seq.Offset) *ChannelPosition {
-	i, found := s.find(name)
-	if !found {
-		s.Channels = slices.Insert(s.Channels, i, ChannelPosition{Name: name})
-	}
-	c := &s.Channels[i]
-	switch cmp.Or(cmp.Compare(c.Version, version), cmp.Compare(c.Moves, moves)) {
-	case -1:
-		*c = ChannelPosition{Name: name, Version: version, Moves: moves}
-		c.Position.Floor = floor
-	case 1:
-		return nil
-	}
-	return c
 }
 
 // stamp numbers shares: stamps of one term grow. A shared snapshot has it where a stored one has

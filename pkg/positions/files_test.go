@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"bytes"
@@ -21,28 +21,28 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-const positionsDir = "data"
+const testDir = "data"
 
-func positionsFS(t testing.TB) *vfs.Mem {
+func testFS(t testing.TB) *vfs.Mem {
 	t.Helper()
 	m := vfs.NewCrashable()
-	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+	if err := errors.Join(m.MkdirAll(testDir), m.SyncDir(".")); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func mustOpenPositions(t testing.TB, fsys vfs.FS) (*Positions, Snapshot) {
+func mustOpen(t testing.TB, fsys vfs.FS) (*files, Snapshot) {
 	t.Helper()
-	p, s, err := OpenPositions(fsys, positionsDir)
+	p, s, err := openFiles(fsys, testDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, s
 }
 
-func (p *Positions) Damage() error  { return p.damaged }
-func (p *Positions) Number() uint64 { return p.number }
+func (p *files) Damage() error  { return p.damaged }
+func (p *files) Number() uint64 { return p.number }
 
 // sampleSnapshot is a snapshot that contains its number.
 func sampleSnapshot(n int) Snapshot {
@@ -52,7 +52,7 @@ func sampleSnapshot(n int) Snapshot {
 		s.PausedAt = &at
 	}
 	for i := range n % 5 {
-		s.Channels = append(s.Channels, ChannelPosition{
+		s.Channels = append(s.Channels, Channel{
 			Name: fmt.Sprintf("channel%d", i), Version: uint64(n + i),
 			Position: channel.Position{
 				Floor:     at,
@@ -66,8 +66,8 @@ func sampleSnapshot(n int) Snapshot {
 }
 
 func TestPositionsAreFoundAgain(t *testing.T) {
-	m := positionsFS(t)
-	p, s := mustOpenPositions(t, m)
+	m := testFS(t)
+	p, s := mustOpen(t, m)
 	if diff := cmp.Diff(Snapshot{}, s); diff != "" || p.Number() != 0 || p.Damage() != nil {
 		t.Fatalf("a new store is not empty: %s", diff)
 	}
@@ -76,23 +76,23 @@ func TestPositionsAreFoundAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		clone := m.CrashClone(vfs.Crash{})
-		q, got := mustOpenPositions(t, clone)
+		q, got := mustOpen(t, clone)
 		if diff := cmp.Diff(sampleSnapshot(n), got); diff != "" || q.Number() != uint64(n) || q.Damage() != nil {
 			t.Fatalf("snapshot %d as number %d, damage %v: %s", n, q.Number(), q.Damage(), diff)
 		}
 		if n%3 == 0 {
-			p, _ = mustOpenPositions(t, m)
+			p, _ = mustOpen(t, m)
 		}
 	}
 }
 
 func TestPositionsShrinkTheFile(t *testing.T) {
-	m := positionsFS(t)
-	p, _ := mustOpenPositions(t, m)
+	m := testFS(t)
+	p, _ := mustOpen(t, m)
 	large := Snapshot{}
 	for o := range seq.Offset(100_000) {
 		if large.Channels == nil {
-			large.Channels = []ChannelPosition{{Name: "c"}}
+			large.Channels = []Channel{{Name: "c"}}
 		}
 		f := &large.Channels[0].Position.Finished
 		*f = append(*f, channel.Range{From: 10*o + 1, End: 10*o + 3})
@@ -107,7 +107,7 @@ func TestPositionsShrinkTheFile(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", p.path(slot), info.Size(), err)
 		}
 	}
-	if _, got := mustOpenPositions(t, m); !cmp.Equal(got, sampleSnapshot(2)) {
+	if _, got := mustOpen(t, m); !cmp.Equal(got, sampleSnapshot(2)) {
 		t.Error("the newest snapshot is not found")
 	}
 }
@@ -115,7 +115,7 @@ func TestPositionsShrinkTheFile(t *testing.T) {
 // damage changes the file of a slot.
 func damage(t *testing.T, m *vfs.Mem, slot string, change func([]byte) []byte) {
 	t.Helper()
-	name := filepath.Join(positionsDir, slot)
+	name := filepath.Join(testDir, slot)
 	f, err := m.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestDamagedNewestSlotFallsBackAndIsReported(t *testing.T) {
 	changes := map[string]func([]byte) []byte{
 		"empty":       func([]byte) []byte { return nil },
 		"cut":         func(b []byte) []byte { return b[:len(b)-1] },
-		"header only": func(b []byte) []byte { return b[:positionsHeader] },
+		"header only": func(b []byte) []byte { return b[:imageHeader] },
 		"zeroes":      func(b []byte) []byte { return make([]byte, len(b)) },
 		"bit":         func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
 		"number":      func(b []byte) []byte { b[16] ^= 4; return b },
@@ -145,28 +145,28 @@ func TestDamagedNewestSlotFallsBackAndIsReported(t *testing.T) {
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
-			m := positionsFS(t)
-			p, _ := mustOpenPositions(t, m)
+			m := testFS(t)
+			p, _ := mustOpen(t, m)
 			for n := 1; n <= 3; n++ {
 				if err := p.Save(sampleSnapshot(n)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			damage(t, m, positionsSlot1, change)
-			p, got := mustOpenPositions(t, m)
+			damage(t, m, slot1, change)
+			p, got := mustOpen(t, m)
 			if diff := cmp.Diff(sampleSnapshot(2), got); diff != "" || p.Damage() == nil {
 				t.Fatalf("damage %v: %s", p.Damage(), diff)
 			}
 			if err := p.Save(sampleSnapshot(4)); err != nil {
 				t.Fatal(err)
 			}
-			p, got = mustOpenPositions(t, m)
+			p, got = mustOpen(t, m)
 			if diff := cmp.Diff(sampleSnapshot(4), got); diff != "" || p.Damage() != nil {
 				t.Fatalf("not healed: %v: %s", p.Damage(), diff)
 			}
-			damage(t, m, positionsSlot0, change)
-			damage(t, m, positionsSlot1, change)
-			if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
+			damage(t, m, slot0, change)
+			damage(t, m, slot1, change)
+			if _, _, err := openFiles(m, testDir); fate.Of(err) != fate.Corrupt {
 				t.Fatalf("both damaged: %v", err)
 			}
 		})
@@ -174,8 +174,8 @@ func TestDamagedNewestSlotFallsBackAndIsReported(t *testing.T) {
 }
 
 func TestLostSlotIsReported(t *testing.T) {
-	m := positionsFS(t)
-	p, _ := mustOpenPositions(t, m)
+	m := testFS(t)
+	p, _ := mustOpen(t, m)
 	for n := 1; n <= 2; n++ {
 		if err := p.Save(sampleSnapshot(n)); err != nil {
 			t.Fatal(err)
@@ -184,33 +184,33 @@ func TestLostSlotIsReported(t *testing.T) {
 	if err := m.Remove(p.path(1)); err != nil {
 		t.Fatal(err)
 	}
-	p, got := mustOpenPositions(t, m)
+	p, got := mustOpen(t, m)
 	if diff := cmp.Diff(sampleSnapshot(2), got); diff != "" || p.Damage() == nil {
 		t.Fatalf("damage %v: %s", p.Damage(), diff)
 	}
 }
 
 func TestNewerPositionsAreRefused(t *testing.T) {
-	m := positionsFS(t)
-	p, _ := mustOpenPositions(t, m)
+	m := testFS(t)
+	p, _ := mustOpen(t, m)
 	if err := p.Save(sampleSnapshot(1)); err != nil {
 		t.Fatal(err)
 	}
-	damage(t, m, positionsSlot1, func(b []byte) []byte {
+	damage(t, m, slot1, func(b []byte) []byte {
 		b[8]++
-		sum := positionsSum(b)
+		sum := imageSum(b)
 		copy(b[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
 		return b
 	})
-	if _, _, err := OpenPositions(m, positionsDir); !errors.Is(err, errNewerPositions) || fate.Of(err) != fate.Refused {
+	if _, _, err := openFiles(m, testDir); !errors.Is(err, errNewer) || fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
 
 func TestTooLongNameIsRefused(t *testing.T) {
-	m := positionsFS(t)
-	p, _ := mustOpenPositions(t, m)
-	err := p.Save(Snapshot{Channels: []ChannelPosition{{Name: string(make([]byte, 256))}}})
+	m := testFS(t)
+	p, _ := mustOpen(t, m)
+	err := p.Save(Snapshot{Channels: []Channel{{Name: string(make([]byte, 256))}}})
 	if fate.Of(err) != fate.Refused || p.Number() != 0 {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestPowerCutKeepsSavedPositions(t *testing.T) {
 		for i := range 12 {
 			crash := vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50}
 			clone := m.CrashClone(crash)
-			p, got, err := OpenPositions(clone, positionsDir)
+			p, got, err := openFiles(clone, testDir)
 			if err != nil {
 				t.Fatalf("after %v: %v", op, err)
 			}
@@ -245,10 +245,10 @@ func TestPowerCutKeepsSavedPositions(t *testing.T) {
 			}
 		}
 	})
-	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+	if err := errors.Join(m.MkdirAll(testDir), m.SyncDir(".")); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := mustOpenPositions(t, m)
+	p, _ := mustOpen(t, m)
 	for saving = 1; saving <= 12; saving++ {
 		if err := p.Save(sampleSnapshot(saving)); err != nil {
 			t.Fatal(err)
@@ -263,9 +263,9 @@ func TestPowerCutKeepsSavedPositions(t *testing.T) {
 func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 	rng := testrand.New(t)
 	for round := range 150 {
-		m := positionsFS(t)
+		m := testFS(t)
 		faulty := vfstest.NewFaulty(m)
-		p, _ := mustOpenPositions(t, faulty)
+		p, _ := mustOpen(t, faulty)
 		saved := 0
 		for step := range 20 {
 			failing := rng.IntN(3) == 0
@@ -288,13 +288,13 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 				t.Fatalf("round %d step %d: %v", round, step, err)
 			}
 			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: rng.IntN(101), TornPercent: 30})
-			q, got := mustOpenPositions(t, clone)
+			q, got := mustOpen(t, clone)
 			if n := int(q.Number()); n < saved || n > next || n > 0 && !cmp.Equal(sampleSnapshot(n), got) {
 				t.Fatalf("round %d step %d: found %d, saved %d, tried %d", round, step, n, saved, next)
 			}
 			if rng.IntN(3) == 0 {
 				// From here on, the snapshot that is readable now counts.
-				p, got = mustOpenPositions(t, faulty)
+				p, got = mustOpen(t, faulty)
 				if n := int(p.Number()); n < saved || n > 0 && !cmp.Equal(sampleSnapshot(n), got) {
 					t.Fatalf("round %d step %d: reopened %d, saved %d", round, step, n, saved)
 				}
@@ -304,7 +304,7 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 }
 
 func TestPositionsFileIsGolden(t *testing.T) {
-	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: new(seq.Offset(300)), Channels: []ChannelPosition{
+	data, err := appendSnapshot(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: new(seq.Offset(300)), Channels: []Channel{
 		{Name: "a", Version: 9, Position: channel.Position{Floor: 20}},
 		{Name: "b", Version: 300, Position: sampleSnapshot(1).Channels[0].Position},
 	}})
@@ -316,10 +316,10 @@ func TestPositionsFileIsGolden(t *testing.T) {
 
 // Channels are found by binary search, so an image with another order must be sorted when it is read.
 func TestDecodedChannelsAreSorted(t *testing.T) {
-	data := told(t, 1, Snapshot{Channels: []ChannelPosition{
+	data := told(t, 1, Snapshot{Channels: []Channel{
 		{Name: "c", Position: channel.Position{Floor: 3}}, {Name: "a", Position: channel.Position{Floor: 1}}, {Name: "b", Position: channel.Position{Floor: 2}},
 	}})
-	_, snap, err := decodePositions(data)
+	_, snap, err := decodeSnapshot(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,45 +335,45 @@ func TestDecodedChannelsAreSorted(t *testing.T) {
 
 func FuzzPositionsFile(f *testing.F) {
 	for n := range 4 {
-		data, err := appendPositions(nil, uint64(n+1), sampleSnapshot(n))
+		data, err := appendSnapshot(nil, uint64(n+1), sampleSnapshot(n))
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(data[positionsSummed:])
+		f.Add(data[imageSummed:])
 	}
 	f.Fuzz(func(t *testing.T, rest []byte) {
 		// The fuzzer gets a correct checksum: otherwise it would never get past
 		// it.
-		file := append([]byte(positionsMagic+"sum."), rest...)
-		if len(file) >= positionsHeader {
-			length := min(len(file)-positionsHeader, int(file[12])|int(file[13])<<8)
+		file := append([]byte(imageMagic+"sum."), rest...)
+		if len(file) >= imageHeader {
+			length := min(len(file)-imageHeader, int(file[12])|int(file[13])<<8)
 			file[12], file[13], file[14], file[15] = byte(length), byte(length>>8), 0, 0
-			sum := positionsSum(file[:positionsHeader+length])
+			sum := imageSum(file[:imageHeader+length])
 			copy(file[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
 		}
-		number, snap, err := decodePositions(file)
+		number, snap, err := decodeSnapshot(file)
 		if err != nil {
-			if !errors.Is(err, errPositionsDamaged) && !errors.Is(err, errNewerPositions) {
+			if !errors.Is(err, errDamaged) && !errors.Is(err, errNewer) {
 				t.Fatal(err)
 			}
 			return
 		}
-		again, err := appendPositions(nil, number, snap)
+		again, err := appendSnapshot(nil, number, snap)
 		if err != nil {
 			return // a name that is too long was never written
 		}
-		number2, snap2, err := decodePositions(again)
+		number2, snap2, err := decodeSnapshot(again)
 		if err != nil || number2 != number || !cmp.Equal(snap, snap2) {
 			t.Fatalf("%v: %s", err, cmp.Diff(snap, snap2))
 		}
-		if third, _ := appendPositions(nil, number, snap2); !bytes.Equal(again, third) {
+		if third, _ := appendSnapshot(nil, number, snap2); !bytes.Equal(again, third) {
 			t.Fatal("encoding is not stable")
 		}
 	})
 }
 
 func BenchmarkSavePositions(b *testing.B) {
-	p, _, err := OpenPositions(vfs.NewMem(), ".")
+	p, _, err := openFiles(vfs.NewMem(), ".")
 	if err != nil {
 		b.Fatal(err)
 	}

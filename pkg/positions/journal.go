@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"encoding/binary"
@@ -160,7 +160,7 @@ func (j *journal) writeLocked() error {
 func (j *journal) open() (err error) {
 	switch {
 	case j.closed:
-		return errPartitionClosed
+		return errClosed
 	case j.file != nil:
 		return nil
 	}
@@ -228,7 +228,7 @@ func (j *journal) replayOne(number uint64, m *mirror) (replayed, error) {
 func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, err error) {
 	for base := number; base <= last; base++ {
 		path := filepath.Join(j.dir, journalName(base))
-		data, err := vfs.ReadFile(j.fs, path, maxPositionsBytes)
+		data, err := vfs.ReadFile(j.fs, path, maxImageBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -261,7 +261,7 @@ func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool,
 			bad = at
 		}
 		if bad >= 0 && next.Synced > uint64(bad) { //nolint:gosec // an index
-			damage, bad = fmt.Errorf("%w: position changes at byte %d", errPositionsDamaged, bad), -1
+			damage, bad = fmt.Errorf("%w: position changes at byte %d", errDamaged, bad), -1
 		}
 		if base != j.base {
 			j.base, j.stamped, j.ragged = base, 0, false

@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// PositionsReport is the result of InspectPositions.
-type PositionsReport struct {
+// Report is the result of Inspect.
+type Report struct {
 	Snapshot // as a start of the node would find it
 	Number   uint64
 	// Files are the existing files, in a fixed order.
-	Files []PositionsFile
+	Files []File
 	// Damage is the unreadable part; nil if none. Corrupt reports that it had been on disk and
 	// is not a torn write.
 	Damage  error
@@ -27,18 +27,18 @@ type PositionsReport struct {
 	Unreadable bool
 }
 
-// PositionsFile is one file of the positions.
-type PositionsFile struct {
+// File is one file of the positions.
+type File struct {
 	Name  string
 	Bytes int64
 	Error error // why a snapshot's file cannot be used; nil if it can
 }
 
-// InspectPositions reads the channel positions in a replica's directory without changing anything.
+// Inspect reads the channel positions in a replica's directory without changing anything.
 // If there are none, the error wraps fs.ErrNotExist. The report includes damage.
-func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
-	var r PositionsReport
-	p, snap, err := OpenPositions(fsys, dir)
+func Inspect(fsys vfs.FS, dir string) (Report, error) {
+	var r Report
+	p, snap, err := openFiles(fsys, dir)
 	switch {
 	case err == nil:
 		r.Damage, r.Corrupt = p.damaged, p.corrupt
@@ -48,7 +48,7 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 		return r, err
 	}
 	r.Snapshot, r.Number = snap, p.number
-	for i, name := range []string{positionsSlot0, positionsSlot1, journalName(0), journalName(1)} {
+	for i, name := range []string{slot0, slot1, journalName(0), journalName(1)} {
 		info, err := fsys.Stat(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -56,7 +56,7 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 		if err != nil {
 			return r, err
 		}
-		f := PositionsFile{Name: name, Bytes: info.Size()}
+		f := File{Name: name, Bytes: info.Size()}
 		if i < len(p.made) {
 			_, _, _, f.Error = p.read(i)
 		}
@@ -68,21 +68,21 @@ func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
 	return r, nil
 }
 
-// ResetPositions makes all channels of a replica start at the log's start, whatever positions are
+// Reset makes all channels of a replica start at the log's start, whatever positions are
 // stored. The old files are kept under other names. The node must not run.
-func ResetPositions(fsys vfs.FS, dir string) error {
-	p, _, err := OpenPositions(fsys, dir)
+func Reset(fsys vfs.FS, dir string) error {
+	p, _, err := openFiles(fsys, dir)
 	if err != nil && fate.Of(err) != fate.Corrupt {
 		return err
 	}
 	return startOver(p, Snapshot{Lost: true})
 }
 
-// MovePositions makes a channel of a replica start at an offset, forward or back. The old files are
+// Move makes a channel of a replica start at an offset, forward or back. The old files are
 // kept under other names. The node must not run. Damaged positions and channels without a stored
 // position are refused with an error.
-func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
-	p, snap, err := OpenPositions(fsys, dir)
+func Move(fsys vfs.FS, dir, name string, to seq.Offset) error {
+	p, snap, err := openFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
@@ -97,10 +97,10 @@ func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
 
 // startOver stores a snapshot as the first of a new series, and keeps the files of p under other
 // names.
-func startOver(p *Positions, s Snapshot) error {
+func startOver(p *files, s Snapshot) error {
 	if err := p.setAside(); err != nil {
 		return err
 	}
-	fresh := &Positions{fs: p.fs, dir: p.dir, journal: journal{fs: p.fs, dir: p.dir}}
+	fresh := &files{fs: p.fs, dir: p.dir, journal: journal{fs: p.fs, dir: p.dir}}
 	return fresh.Save(s)
 }

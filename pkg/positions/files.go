@@ -1,92 +1,21 @@
-package topic
+package positions
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
-	"slices"
 	"syscall"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Snapshot is the stored state of a partition except its log.
-type Snapshot struct {
-	BacklogFrom seq.Offset        // where a first channel starts
-	PausedAt    *seq.Offset       // channels see nothing from here on; nil: not paused
-	Channels    []ChannelPosition // sorted by name
-	// Addressed is the offset up to which the positions include addressed messages: the log is
-	// scanned for later ones.
-	Addressed seq.Offset
-	// Lost reports that positions of channels could not be read. A channel missing from the
-	// snapshot restarts at the log's start.
-	Lost bool
-}
-
-// ChannelPosition is the stored position of one channel.
-type ChannelPosition struct {
-	Name     string
-	Version  uint64 // distinguishes the channel from an earlier one with the same name
-	Moves    uint64 // grows whenever an operator moves the channel, possibly back
-	Position channel.Position
-}
-
-// find returns the index of a channel by name, or where it would be inserted.
-func (s *Snapshot) find(name string) (i int, found bool) {
-	return slices.BinarySearchFunc(s.Channels, name, func(c ChannelPosition, name string) int { return cmp.Compare(c.Name, name) })
-}
-
-// compareNames orders channels by name.
-func compareNames(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) }
-
-// reaches reports whether the snapshot refers to offsets at or beyond end.
-func (s *Snapshot) reaches(end seq.Offset) bool {
-	if s.BacklogFrom > end || s.Addressed > end || s.PausedAt != nil && *s.PausedAt > end {
-		return true
-	}
-	return slices.ContainsFunc(s.Channels, func(c ChannelPosition) bool { return c.Position.Reaches(end) })
-}
-
-// below returns the part of the snapshot below end. It shares memory with the snapshot.
-func (s *Snapshot) below(end seq.Offset) Snapshot {
-	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt, Lost: s.Lost, Addressed: min(s.Addressed, end)}
-	if s.PausedAt != nil && *s.PausedAt > end {
-		cut.PausedAt = &end
-	}
-	cut.Channels = make([]ChannelPosition, 0, len(s.Channels))
-	for _, c := range s.Channels {
-		c.Position = c.Position.Below(end)
-		cut.Channels = append(cut.Channels, c)
-	}
-	return cut
-}
-
-// floor returns the offset below which no channel needs a message any more.
-func (s *Snapshot) floor() seq.Offset {
-	if s.Lost {
-		return 0
-	}
-	if len(s.Channels) == 0 {
-		return s.BacklogFrom
-	}
-	floor := seq.Offset(math.MaxUint64)
-	for i := range s.Channels {
-		floor = min(floor, s.Channels[i].Position.Floor)
-	}
-	return floor
-}
-
-// Positions stores the snapshots of one partition, each complete, in the older of two slot files,
+// files stores the snapshots of one partition, each complete, in the older of two slot files,
 // so that the previous one is intact whatever happens to the write. One goroutine at a time may
 // call its methods. It keeps no file open.
-type Positions struct {
+type files struct {
 	fs      vfs.FS
 	dir     string
 	number  uint64  // of the newest intact snapshot; 0: none yet
@@ -99,37 +28,37 @@ type Positions struct {
 	journal journal // changes after the newest snapshot; its methods may be called concurrently with these
 }
 
-// The files of a Positions. The snapshot with number n is in slot n%2.
+// The names of the files. The snapshot with number n is in slot n%2.
 const (
-	positionsSlot0 = "positions.0"
-	positionsSlot1 = "positions.1"
-	positionsNew   = "positions.new" // a slot that is being created
-	positionsMark  = "positioned"    // empty, made after a slot; without slots it says that they are missing
+	slot0    = "positions.0"
+	slot1    = "positions.1"
+	newSlot  = "positions.new" // a slot that is being created
+	markFile = "positioned"    // empty, made after a slot; without slots it says that they are missing
 
-	// positionsAside is the suffix, before a number, of a damaged file's name after it was
+	// asideSuffix is the suffix, before a number, of a damaged file's name after it was
 	// replaced.
-	positionsAside = ".damaged"
+	asideSuffix = ".damaged"
 )
 
-// maxPositionsBytes is the maximum encoded size of a snapshot. A larger file is not read, a
+// maxImageBytes is the maximum encoded size of a snapshot. A larger file is not read, a
 // larger snapshot is not written.
-const maxPositionsBytes = 1 << 30
+const maxImageBytes = 1 << 30
 
-// errNewerPositions is wrapped by the error of OpenPositions when a newer
+// errNewer is wrapped by the error of openFiles when a newer
 // program wrote the positions. It is marked fate.Refused: they are intact.
-var errNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
+var errNewer = fate.Refuse("channel positions were written by a newer version of brokerd")
 
-// OpenPositions opens the positions in a directory and returns the newest intact snapshot, or a zero
+// openFiles opens the positions in a directory and returns the newest intact snapshot, or a zero
 // one if none was ever saved, with the journaled changes since. If none is intact any longer, the error
 // is marked fate.Corrupt, and positions to which a new one can be saved are returned nevertheless.
-func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
-	p := &Positions{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
+func openFiles(fsys vfs.FS, dir string) (*files, Snapshot, error) {
+	p := &files{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
 	var newest Snapshot
 	var faults [2]error
 	for slot := range p.made {
 		number, snap, size, err := p.read(slot)
 		if err == nil && number%2 != uint64(slot) {
-			err = fmt.Errorf("%w: snapshot number %d in the wrong slot", errPositionsDamaged, number)
+			err = fmt.Errorf("%w: snapshot number %d in the wrong slot", errDamaged, number)
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -138,7 +67,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 			if number > p.number {
 				p.number, p.size, newest = number, size, snap
 			}
-		case errors.Is(err, errPositionsDamaged), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EISDIR):
+		case errors.Is(err, errDamaged), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EISDIR):
 			faults[slot] = fmt.Errorf("%s: %w", p.path(slot), err)
 		default:
 			return nil, Snapshot{}, fmt.Errorf("read %s: %w", p.path(slot), err)
@@ -149,7 +78,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 		faults[other] = fmt.Errorf("%s: %w", p.path(int(other)), fs.ErrNotExist)
 	}
 	if p.made == [2]bool{} {
-		switch _, err := fsys.Stat(filepath.Join(dir, positionsMark)); {
+		switch _, err := fsys.Stat(filepath.Join(dir, markFile)); {
 		case err == nil:
 			faults[0] = fmt.Errorf("%s and %s: %w", p.path(0), p.path(1), fs.ErrNotExist)
 		case !errors.Is(err, fs.ErrNotExist):
@@ -174,8 +103,8 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 // setAside renames every file of the positions, so that a new series of numbers can begin and an
 // operator can examine the old files. The journals are renamed first: while a damaged slot exists,
 // the positions count as damaged.
-func (p *Positions) setAside() error {
-	if err := p.rename(journalName(0), journalName(1), positionsSlot0, positionsSlot1); err != nil {
+func (p *files) setAside() error {
+	if err := p.rename(journalName(0), journalName(1), slot0, slot1); err != nil {
 		return err
 	}
 	p.made, p.damaged = [2]bool{}, nil
@@ -184,20 +113,20 @@ func (p *Positions) setAside() error {
 
 // replaceAll makes the next snapshots replace damaged ones by files of a new series of numbers.
 // Until the first is stored, the positions count as damaged.
-func (p *Positions) replaceAll() error {
+func (p *files) replaceAll() error {
 	p.made = [2]bool{}
 	return p.rename(journalName(0), journalName(1))
 }
 
 // rename gives existing files the names of damaged ones, in this order.
-func (p *Positions) rename(names ...string) error {
+func (p *files) rename(names ...string) error {
 	renamed := false
 	for _, name := range names {
 		from := filepath.Join(p.dir, name)
 		if _, err := p.fs.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		to, err := p.freeName(from + positionsAside)
+		to, err := p.freeName(from + asideSuffix)
 		if err != nil {
 			return err
 		}
@@ -213,7 +142,7 @@ func (p *Positions) rename(names ...string) error {
 }
 
 // freeName returns the first unused name of a prefix and a number.
-func (p *Positions) freeName(prefix string) (string, error) {
+func (p *files) freeName(prefix string) (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s.%d", prefix, n)
 		_, err := p.fs.Stat(name)
@@ -227,29 +156,29 @@ func (p *Positions) freeName(prefix string) (string, error) {
 }
 
 // Begin announces the next snapshot: earlier changes are included in it, later ones follow it.
-func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
+func (p *files) Begin() error { return p.journal.follow(p.number + 1) }
 
 // Append records an encoded change of an ordered channel, in case the process is killed before the
 // next snapshot is stored. It does not wait for a sync. One goroutine may call it at any time.
-func (p *Positions) Append(change []byte) error { return p.journal.append(change) }
+func (p *files) Append(change []byte) error { return p.journal.append(change) }
 
 // Update stores an encoded update of the stored state; it is on disk when Update returns nil.
 // After an error, a snapshot must be saved before the next update. Call it from the saving
 // goroutine.
-func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
+func (p *files) Update(data []byte) error { return p.journal.update(data) }
 
 // takesUpdates reports whether Update may be called.
-func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates(p.number) }
+func (p *files) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates(p.number) }
 
 // grown reports whether the changes since the newest snapshot are larger than the snapshot.
-func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold) }
+func (p *files) grown() bool { return p.journal.size() > max(p.size, minFold) }
 
 // minFold is the size of changes, in bytes, up to which a new snapshot is not worthwhile.
 const minFold = 256 << 10
 
 // Fold stores a snapshot that includes all stored changes. It returns the file image, which the
 // caller owns.
-func (p *Positions) Fold() ([]byte, error) {
+func (p *files) Fold() ([]byte, error) {
 	if err := p.Begin(); err != nil {
 		return nil, err
 	}
@@ -265,7 +194,7 @@ func (p *Positions) Fold() ([]byte, error) {
 	if err = errors.Join(err, found.damage); err != nil {
 		return nil, err
 	}
-	data, err := appendPositions(nil, number+1, *m.snapshot())
+	data, err := appendSnapshot(nil, number+1, *m.snapshot())
 	if err != nil {
 		return nil, err
 	}
@@ -273,12 +202,12 @@ func (p *Positions) Fold() ([]byte, error) {
 }
 
 // Close closes open files. Everything is stored already.
-func (p *Positions) Close() error { return p.journal.close() }
+func (p *files) Close() error { return p.journal.close() }
 
 // Save stores a snapshot; when it returns nil, the snapshot is on disk. After an error the previous
 // snapshot is intact, and a restart finds it unless the new one was written after all. Save may be
 // called again. The error is marked fate.Uncertain, or fate.Refused if nothing was written.
-func (p *Positions) Save(s Snapshot) error {
+func (p *files) Save(s Snapshot) error {
 	data, err := p.encode(s)
 	if err != nil {
 		return err
@@ -287,8 +216,8 @@ func (p *Positions) Save(s Snapshot) error {
 }
 
 // encode returns the next snapshot's file image, which is valid until the next call.
-func (p *Positions) encode(s Snapshot) ([]byte, error) {
-	data, err := appendPositions(p.buf[:0], p.number+1, s)
+func (p *files) encode(s Snapshot) ([]byte, error) {
+	data, err := appendSnapshot(p.buf[:0], p.number+1, s)
 	if err == nil {
 		p.keep(data)
 	}
@@ -296,22 +225,22 @@ func (p *Positions) encode(s Snapshot) ([]byte, error) {
 }
 
 // saveCopy is Save for an encoded snapshot with any number.
-func (p *Positions) saveCopy(image []byte) error {
+func (p *files) saveCopy(image []byte) error {
 	data := append(p.buf[:0], image...)
 	p.keep(data)
-	renumberPositions(data, p.number+1)
+	renumber(data, p.number+1)
 	return p.saveImage(data)
 }
 
 // keep keeps a buffer for the next snapshot, unless it is large.
-func (p *Positions) keep(buf []byte) {
+func (p *files) keep(buf []byte) {
 	if cap(buf) <= maxKeptBuffer {
 		p.buf = buf
 	}
 }
 
 // saveImage stores an encoded snapshot whose number is the next one: see Save.
-func (p *Positions) saveImage(data []byte) error {
+func (p *files) saveImage(data []byte) error {
 	number := p.number + 1
 	if err := p.ensureDurable(); err != nil {
 		return fmt.Errorf("sync %s: %w", p.path(int(p.number%2)), err)
@@ -331,7 +260,7 @@ func (p *Positions) saveImage(data []byte) error {
 
 // ensureDurable makes sure, once, that the snapshot found at opening is on disk. A killed process
 // may have left it only in memory, and the slot with the previous one is about to be overwritten.
-func (p *Positions) ensureDurable() error {
+func (p *files) ensureDurable() error {
 	if p.durable || p.number == 0 {
 		return nil
 	}
@@ -352,14 +281,14 @@ func (p *Positions) ensureDurable() error {
 // maxKeptBuffer is the largest buffer kept between two Saves: each of thousands of partitions has one.
 const maxKeptBuffer = 4 << 10
 
-func (p *Positions) path(slot int) string {
-	return filepath.Join(p.dir, [...]string{positionsSlot0, positionsSlot1}[slot])
+func (p *files) path(slot int) string {
+	return filepath.Join(p.dir, [...]string{slot0, slot1}[slot])
 }
 
 // create creates a slot in one step, so an existing slot was complete once: if it is unreadable
 // later, it is damaged or was being overwritten. The mark need not be durable at once.
-func (p *Positions) create(slot int, data []byte) error {
-	unfinished := filepath.Join(p.dir, positionsNew)
+func (p *files) create(slot int, data []byte) error {
+	unfinished := filepath.Join(p.dir, newSlot)
 	f, err := p.fs.Create(unfinished)
 	if err != nil {
 		return err
@@ -373,7 +302,7 @@ func (p *Positions) create(slot int, data []byte) error {
 	if err := p.fs.SyncDir(p.dir); err != nil {
 		return err
 	}
-	mark, err := p.fs.Create(filepath.Join(p.dir, positionsMark))
+	mark, err := p.fs.Create(filepath.Join(p.dir, markFile))
 	if err == nil {
 		err = mark.Close()
 	}
@@ -383,7 +312,7 @@ func (p *Positions) create(slot int, data []byte) error {
 
 // overwrite writes a slot in place: the directory does not change, and usually not the file's
 // length, so one fdatasync suffices.
-func (p *Positions) overwrite(slot int, data []byte) error {
+func (p *files) overwrite(slot int, data []byte) error {
 	f, err := p.fs.OpenReadWrite(p.path(slot))
 	if err != nil {
 		return err
@@ -406,9 +335,9 @@ func writeAndClose(f vfs.File, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// read reads a slot. An error that wraps errPositionsDamaged is about its content, any other about
+// read reads a slot. An error that wraps errDamaged is about its content, any other about
 // the disk.
-func (p *Positions) read(slot int) (number uint64, s Snapshot, size int64, err error) {
+func (p *files) read(slot int) (number uint64, s Snapshot, size int64, err error) {
 	f, err := p.fs.Open(p.path(slot))
 	if err != nil {
 		return 0, Snapshot{}, 0, err
@@ -417,7 +346,7 @@ func (p *Positions) read(slot int) (number uint64, s Snapshot, size int64, err e
 	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, Snapshot{}, 0, err
 	}
-	number, s, err = decodePositions(data)
+	number, s, err = decodeSnapshot(data)
 	if err != nil {
 		return 0, Snapshot{}, 0, err
 	}
@@ -429,8 +358,8 @@ func readSlot(f vfs.File) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > 4*maxPositionsBytes {
-		return nil, fmt.Errorf("%w: %d bytes", errPositionsDamaged, size)
+	if size > 4*maxImageBytes {
+		return nil, fmt.Errorf("%w: %d bytes", errDamaged, size)
 	}
 	data := make([]byte, size)
 	n, err := f.ReadAt(data, 0)

@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// update is what changed of a snapshot since the snapshot or update before it.
+// Update is what changed of a snapshot since the snapshot or update before it.
 // It is made where a whole snapshot would be large. Numbers are unsigned varints:
 //
 //	+-------------+-------+-------+--------------+-----------+-----------+
@@ -32,19 +32,19 @@ import (
 //
 // Channels that it does not name are unchanged. It has no checksum of its own:
 // the file or the request that holds it has one.
-type update struct {
-	stamp   stamp // 0: it was not shared
-	header  Snapshot
-	removed []string
-	changed []channelChange
+type Update struct {
+	Header  Snapshot        // its Channels are those that are new, or whose changes are not known
+	Removed []string        // names of channels
+	Changed []ChannelChange // of other channels
+	stamp   stamp           // 0: it was not shared
 }
 
-// channelChange is the change of one channel.
-type channelChange struct {
-	name    string
-	version uint64
-	moves   uint64
-	change  channel.Change
+// ChannelChange is the change of one channel.
+type ChannelChange struct {
+	Name    string
+	Version uint64
+	Moves   uint64
+	Change  channel.Change
 }
 
 const (
@@ -62,31 +62,31 @@ var errBadUpdate = errors.New("invalid position update")
 
 // encode returns the encoded update. Complete channels are those of the header. The error is marked
 // fate.Refused.
-func (u *update) encode() ([]byte, error) {
+func (u *Update) encode() ([]byte, error) {
 	dst := []byte{updateVersion}
 	dst = binary.AppendUvarint(dst, uint64(u.stamp))
-	dst = binary.AppendUvarint(dst, uint64(flagsOf(u.header)))
-	dst = binary.AppendUvarint(dst, uint64(u.header.BacklogFrom))
-	dst = binary.AppendUvarint(dst, uint64(u.header.Addressed))
-	if u.header.PausedAt != nil {
-		dst = binary.AppendUvarint(dst, uint64(*u.header.PausedAt))
+	dst = binary.AppendUvarint(dst, uint64(flagsOf(u.Header)))
+	dst = binary.AppendUvarint(dst, uint64(u.Header.BacklogFrom))
+	dst = binary.AppendUvarint(dst, uint64(u.Header.Addressed))
+	if u.Header.PausedAt != nil {
+		dst = binary.AppendUvarint(dst, uint64(*u.Header.PausedAt))
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(u.removed)))
-	for _, name := range u.removed {
+	dst = binary.AppendUvarint(dst, uint64(len(u.Removed)))
+	for _, name := range u.Removed {
 		dst = appendField(dst, []byte(name))
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(u.header.Channels)))
-	dst, err := appendChannels(dst, u.header.Channels)
+	dst = binary.AppendUvarint(dst, uint64(len(u.Header.Channels)))
+	dst, err := appendChannels(dst, u.Header.Channels)
 	if err != nil {
 		return nil, err
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(u.changed)))
+	dst = binary.AppendUvarint(dst, uint64(len(u.Changed)))
 	var change []byte
-	for _, c := range u.changed {
-		if change, err = c.change.AppendBinary(change[:0]); err != nil {
+	for _, c := range u.Changed {
+		if change, err = c.Change.AppendBinary(change[:0]); err != nil {
 			return nil, err
 		}
-		dst = appendField(appendChannelHead(dst, c.name, c.version, c.moves), change)
+		dst = appendField(appendChannelHead(dst, c.Name, c.Version, c.Moves), change)
 	}
 	if len(dst) > maxUpdateBytes {
 		return nil, fate.Mark(fmt.Errorf("position update too large: %d bytes", len(dst)), fate.Refused)
@@ -95,31 +95,31 @@ func (u *update) encode() ([]byte, error) {
 }
 
 // decodeUpdate decodes exactly one update and keeps no reference to its bytes.
-func decodeUpdate(data []byte) (update, error) {
+func decodeUpdate(data []byte) (Update, error) {
 	if len(data) == 0 || data[0] != updateVersion {
-		return update{}, fmt.Errorf("%w: unknown version", errBadUpdate)
+		return Update{}, fmt.Errorf("%w: unknown version", errBadUpdate)
 	}
-	d := positionsReader{fields.Reader{Rest: data[1:]}}
-	u := update{stamp: stamp(d.Uvarint())}
+	d := imageReader{fields.Reader{Rest: data[1:]}}
+	u := Update{stamp: stamp(d.Uvarint())}
 	flags := d.Uvarint()
 	if flags&^(flagPaused|flagLost) != 0 {
-		return update{}, fmt.Errorf("%w: unknown flags %#x", errBadUpdate, flags)
+		return Update{}, fmt.Errorf("%w: unknown flags %#x", errBadUpdate, flags)
 	}
-	u.header = Snapshot{BacklogFrom: seq.Offset(d.Uvarint()), Addressed: seq.Offset(d.Uvarint()), Lost: flags&flagLost != 0}
+	u.Header = Snapshot{BacklogFrom: seq.Offset(d.Uvarint()), Addressed: seq.Offset(d.Uvarint()), Lost: flags&flagLost != 0}
 	if flags&flagPaused != 0 {
-		u.header.PausedAt = new(seq.Offset(d.Uvarint()))
+		u.Header.PausedAt = new(seq.Offset(d.Uvarint()))
 	}
 	for range d.Count(minNameBytes) {
-		u.removed = append(u.removed, d.Text())
+		u.Removed = append(u.Removed, d.Text())
 	}
-	u.header.Channels = d.channels()
+	u.Header.Channels = d.channels()
 	for range d.Count(minChangeBytes) {
-		c := channelChange{name: d.Text(), version: d.Uvarint(), moves: d.Uvarint()}
-		d.unmarshal(c.name, &c.change)
-		u.changed = append(u.changed, c)
+		c := ChannelChange{Name: d.Text(), Version: d.Uvarint(), Moves: d.Uvarint()}
+		d.unmarshal(c.Name, &c.Change)
+		u.Changed = append(u.Changed, c)
 	}
 	if err := d.End(errBadUpdate, "fields"); err != nil {
-		return update{}, err
+		return Update{}, err
 	}
 	return u, nil
 }
@@ -145,17 +145,17 @@ const foldAfter = 4 << 10
 func (m *mirror) set(s Snapshot) { m.snap, m.pending = s, nil }
 
 // update adds an update. It retains what u refers to.
-func (m *mirror) update(u update) {
+func (m *mirror) update(u Update) {
 	s := &m.snap
-	s.BacklogFrom, s.PausedAt, s.Lost = u.header.BacklogFrom, u.header.PausedAt, u.header.Lost
-	s.Addressed = u.header.Addressed
-	for _, name := range u.removed {
+	s.BacklogFrom, s.PausedAt, s.Lost = u.Header.BacklogFrom, u.Header.PausedAt, u.Header.Lost
+	s.Addressed = u.Header.Addressed
+	for _, name := range u.Removed {
 		delete(m.pending, name)
 		if i, found := s.find(name); found {
 			s.Channels = slices.Delete(s.Channels, i, i+1)
 		}
 	}
-	for _, c := range u.header.Channels {
+	for _, c := range u.Header.Channels {
 		m.fold(c.Name)
 		c.keep(s)
 		if i, found := s.find(c.Name); found {
@@ -164,29 +164,29 @@ func (m *mirror) update(u update) {
 			s.Channels = slices.Insert(s.Channels, i, c)
 		}
 	}
-	for _, c := range u.changed {
+	for _, c := range u.Changed {
 		m.change(c)
 	}
 }
 
 // change adds a change of a channel.
-func (m *mirror) change(c channelChange) {
-	at := m.snap.meet(c.name, c.version, c.moves, c.change.Floor)
+func (m *mirror) change(c ChannelChange) {
+	at := m.snap.meet(c.Name, c.Version, c.Moves, c.Change.Floor)
 	if at == nil {
 		return
 	}
-	p := m.pending[c.name]
-	if p == nil || p.version != c.version || p.moves != c.moves {
-		p = &pendingChanges{version: c.version, moves: c.moves}
+	p := m.pending[c.Name]
+	if p == nil || p.version != c.Version || p.moves != c.Moves {
+		p = &pendingChanges{version: c.Version, moves: c.Moves}
 		if m.pending == nil {
 			m.pending = map[string]*pendingChanges{}
 		}
-		m.pending[c.name] = p
+		m.pending[c.Name] = p
 	}
-	p.Add(c.change)
-	at.Position.AdvanceTo(c.change.Floor)
+	p.Add(c.Change)
+	at.Position.AdvanceTo(c.Change.Floor)
 	if n := p.Len(); n > foldAfter && n > at.Position.Len()/4 {
-		m.fold(c.name)
+		m.fold(c.Name)
 	}
 }
 

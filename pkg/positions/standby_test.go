@@ -1,4 +1,4 @@
-package topic
+package positions
 
 import (
 	"bytes"
@@ -14,14 +14,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func mustOpenStandby(t testing.TB, fsys vfs.FS) *Standby {
 	t.Helper()
-	s, err := openStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) })
+	s, err := openStandby(fsys, testDir, func(err error) { t.Errorf("damaged: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ func openStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error)
 // told returns a snapshot as a leader shares it.
 func told(t testing.TB, number uint64, s Snapshot) []byte {
 	t.Helper()
-	data, err := appendPositions(nil, number, s)
+	data, err := appendSnapshot(nil, number, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func told(t testing.TB, number uint64, s Snapshot) []byte {
 }
 
 func TestStandbyStoresLeadersPositions(t *testing.T) {
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	if s.Floor() != 0 {
 		t.Errorf("floor %d before anything was shared", s.Floor())
@@ -58,7 +57,7 @@ func TestStandbyStoresLeadersPositions(t *testing.T) {
 		if !bytes.Equal(before, data) {
 			t.Fatal("the leader's bytes were changed")
 		}
-		p, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
+		p, got := mustOpen(t, m.CrashClone(vfs.Crash{}))
 		if diff := cmp.Diff(sampleSnapshot(n+1), got); diff != "" || p.Damage() != nil {
 			t.Fatalf("%v: %s", p.Damage(), diff)
 		}
@@ -69,7 +68,7 @@ func TestStandbyStoresLeadersPositions(t *testing.T) {
 }
 
 func TestStandbyAcceptsOnlyWholeSnapshots(t *testing.T) {
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	good := told(t, 1, sampleSnapshot(3))
 	if err := s.Replace(good); err != nil {
@@ -92,7 +91,7 @@ func TestStandbyAcceptsOnlyWholeSnapshots(t *testing.T) {
 }
 
 func TestStandbyDoesNotRewriteWhatItHas(t *testing.T) {
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	if err := s.Replace(told(t, 1, sampleSnapshot(4))); err != nil {
 		t.Fatal(err)
@@ -120,9 +119,9 @@ func TestStandbyDoesNotRewriteWhatItHas(t *testing.T) {
 // TestRepeatedSnapshotUndoesNothing: a new session begins with the
 // newest snapshot, and may end before it repeats the later shares.
 func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
-	s := mustOpenStandby(t, positionsFS(t))
+	s := mustOpenStandby(t, testFS(t))
 	at := func(floor seq.Offset, moves uint64) Snapshot {
-		return Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 1, Moves: moves, Position: channel.Position{Floor: floor}}}}
+		return Snapshot{Channels: []Channel{{Name: "c", Version: 1, Moves: moves, Position: channel.Position{Floor: floor}}}}
 	}
 	steps := []struct {
 		name  string
@@ -156,7 +155,7 @@ func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
 }
 
 func TestAdvancesMoveOnlyForward(t *testing.T) {
-	start := Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 5, Position: channel.Position{
+	start := Snapshot{Channels: []Channel{{Name: "c", Version: 5, Position: channel.Position{
 		Floor:     10,
 		Finished:  []channel.Range{{From: 12, End: 14}},
 		Deferred:  channel.DeferralsOf(channel.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
@@ -179,7 +178,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m := positionsFS(t)
+			m := testFS(t)
 			s := mustOpenStandby(t, m)
 			if err := s.Replace(told(t, 1, start)); err != nil {
 				t.Fatal(err)
@@ -192,7 +191,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			_, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
+			_, got := mustOpen(t, m.CrashClone(vfs.Crash{}))
 			var floors []seq.Offset
 			for _, c := range got.Channels {
 				floors = append(floors, c.Position.Floor)
@@ -205,37 +204,37 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 }
 
 func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	for n := 1; n <= 2; n++ {
 		if err := s.Replace(told(t, uint64(n), sampleSnapshot(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, slot := range []string{positionsSlot0, positionsSlot1} {
+	for _, slot := range []string{slot0, slot1} {
 		damage(t, m, slot, func(b []byte) []byte { return b[:len(b)-1] })
 	}
 	said := 0
-	s, err := openStandby(m, positionsDir, func(error) { said++ })
+	s, err := openStandby(m, testDir, func(error) { said++ })
 	if err != nil || said != 1 {
 		t.Fatalf("%v, said %d times", err, said)
 	}
 	if err := s.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
+	if _, _, err := openFiles(m, testDir); fate.Of(err) != fate.Corrupt {
 		t.Errorf("before the leader told anything: %v", err)
 	}
 	if err := s.Replace(told(t, 1, sampleSnapshot(3))); err != nil {
 		t.Fatal(err)
 	}
-	if _, got, err := OpenPositions(m, positionsDir); err != nil || !cmp.Equal(sampleSnapshot(3), got) {
+	if _, got, err := openFiles(m, testDir); err != nil || !cmp.Equal(sampleSnapshot(3), got) {
 		t.Errorf("after the leader told: %v, %+v", err, got)
 	}
 }
 
 func TestClosedStandbyWritesNothing(t *testing.T) {
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	if err := errors.Join(s.Replace(told(t, 1, sampleSnapshot(1))), s.Close()); err != nil {
 		t.Fatal(err)
@@ -262,7 +261,7 @@ func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 		floor := seq.Offset(n)
 		var err error
 		if n%3 == 1 {
-			data, _ := appendPositions(nil, uint64(stampOf(epoch, uint32(n))), Snapshot{Channels: []ChannelPosition{
+			data, _ := appendSnapshot(nil, uint64(stampOf(epoch, uint32(n))), Snapshot{Channels: []Channel{
 				{Name: "c", Version: 1, Position: channel.Position{Floor: floor, Finished: []channel.Range{{From: 1 << 20, End: 1<<20 + 5}}}},
 			}})
 			err = s.Replace(data)
@@ -302,7 +301,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 		}
 		for i := range 12 {
 			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50})
-			s, err := openStandby(clone, positionsDir, func(error) {})
+			s, err := openStandby(clone, testDir, func(error) {})
 			if err != nil {
 				t.Fatalf("after %v: %v", op, err)
 			}
@@ -314,7 +313,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 			}
 		}
 	})
-	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+	if err := errors.Join(m.MkdirAll(testDir), m.SyncDir(".")); err != nil {
 		t.Fatal(err)
 	}
 	if err := standbyScript(mustOpenStandby(t, m), 1, func(floor int) { stored = floor }); err != nil {
@@ -330,7 +329,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 // the standby.
 func TestStandbyContinuesAfterEveryFailure(t *testing.T) {
 	for index := int64(0); ; index++ {
-		m := positionsFS(t)
+		m := testFS(t)
 		faulty := vfstest.NewFaulty(m)
 		s := mustOpenStandby(t, faulty)
 		hit := false
@@ -353,14 +352,14 @@ func TestStandbyContinuesAfterEveryFailure(t *testing.T) {
 		if !errors.Is(err, syscall.EIO) {
 			t.Fatalf("operation %d failed: %v", index, err)
 		}
-		_, got, err := OpenPositions(m.CrashClone(vfs.Crash{}), positionsDir)
+		_, got, err := openFiles(m.CrashClone(vfs.Crash{}), testDir)
 		if err != nil || floorOf(got) < stored || floorOf(got) > stored+2 {
 			t.Fatalf("operation %d failed: floor %d, stored %d (%v)", index, floorOf(got), stored, err)
 		}
 		if err := standbyScript(s, 2, func(int) {}); err != nil {
 			t.Fatalf("operation %d failed: it does not go on: %v", index, err)
 		}
-		if _, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{})); floorOf(got) != 16 {
+		if _, got := mustOpen(t, m.CrashClone(vfs.Crash{})); floorOf(got) != 16 {
 			t.Fatalf("operation %d failed: floor %d after all", index, floorOf(got))
 		}
 	}
@@ -383,9 +382,9 @@ func FuzzAdvance(f *testing.F) {
 		if !s.equal(&once) {
 			t.Fatalf("%+v made twice is another", all[len(all)-1])
 		}
-		if image, err := appendPositions(nil, 1, s); err != nil {
+		if image, err := appendSnapshot(nil, 1, s); err != nil {
 			t.Fatal(err)
-		} else if _, back, err := decodePositions(image); err != nil || !back.equal(&s) {
+		} else if _, back, err := decodeSnapshot(image); err != nil || !back.equal(&s) {
 			t.Fatalf("%+v leads to what cannot be stored: %v", all, err)
 		}
 	})
@@ -409,7 +408,7 @@ func TestRepeatedSnapshotAfterKillUndoesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := positionsFS(t)
+			m := testFS(t)
 			s := mustOpenStandby(t, m)
 			err := errors.Join(s.Replace(snapshot), s.Advance(changeOf("c", 1, 0, 0, 0, 0).Append(nil)), s.Advance(changeOf("c", 1, 1, 1, 0, 0).Append(nil)), then(s))
 			if err != nil {
@@ -438,48 +437,6 @@ func TestRepeatedSnapshotAfterKillUndoesNothing(t *testing.T) {
 	}
 }
 
-// A leader may have reported finished messages that never arrived here, or that
-// a power cut took. The next leader lacks them, gives their offsets to other
-// messages, which are not finished, and may be killed before the next
-// checkpoint.
-func TestPositionsBeyondEndStayForgotten(t *testing.T) {
-	m := positionsFS(t)
-	change := changeOf("c", 1, 1, 1, 0, 0).Append(nil)
-	for name, tell := range map[string]func(s *Standby) error{
-		"stored": func(s *Standby) error { return errors.Join(s.Advance(change), s.Checkpoint()) },
-		"noted":  func(s *Standby) error { return s.Advance(change) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, fs: m.CrashClone(vfs.Crash{KeepPercent: 100})}
-			if err := b.fs.MkdirAll("p"); err != nil {
-				t.Fatal(err)
-			}
-			s, err := openStandby(b.fs, "p", func(err error) { t.Error(err) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tell(s); err != nil {
-				t.Fatal(err)
-			}
-			b.open()
-			add := func() *Channel {
-				c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return c
-			}
-			add()
-			b.publish("a", "b")
-			b.log.Close()
-			b.fs = killed(b.fs.(*vfs.Mem))
-			b.open()
-			t.Cleanup(func() { b.log.Close() })
-			want(t, "after a kill", b.join(add()).take(9, t0), "a")
-		})
-	}
-}
-
 // FuzzStandbyReplace gives a standby arbitrary bytes as a snapshot: it applies all of them, in
 // addition to what it knows as finished, or keeps its state.
 func FuzzStandbyReplace(f *testing.F) {
@@ -487,12 +444,12 @@ func FuzzStandbyReplace(f *testing.F) {
 		f.Add(told(f, uint64(n+1), sampleSnapshot(n)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) >= positionsHeader { // it would never get beyond the checksum
+		if len(data) >= imageHeader { // it would never get beyond the checksum
 			data = bytes.Clone(data)
-			sum := positionsSum(data)
+			sum := imageSum(data)
 			copy(data[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
 		}
-		s := mustOpenStandby(t, positionsFS(t))
+		s := mustOpenStandby(t, testFS(t))
 		before := told(t, 1, sampleSnapshot(2))
 		if err := s.Replace(before); err != nil {
 			t.Fatal(err)
@@ -503,16 +460,16 @@ func FuzzStandbyReplace(f *testing.F) {
 			}
 			return
 		}
-		number, told, err := decodePositions(data)
+		number, told, err := decodeSnapshot(data)
 		if stamp(number).repeats(stampOf(0, 1)) {
 			told = sampleSnapshot(2)
 		}
 		known := s.known.snapshot() // with what was known to be finished before
-		if _, got := mustOpenPositions(t, s.files.fs); err != nil || !got.equal(known) {
+		if _, got := mustOpen(t, s.files.fs); err != nil || !got.equal(known) {
 			t.Fatalf("stored %+v, known %+v (%v)", got, known, err)
 		}
 		for _, c := range told.Channels {
-			if !slices.ContainsFunc(known.Channels, func(k ChannelPosition) bool { return k.Name == c.Name }) {
+			if !slices.ContainsFunc(known.Channels, func(k Channel) bool { return k.Name == c.Name }) {
 				t.Fatalf("channel %q was shared and is not known", c.Name)
 			}
 		}
@@ -523,7 +480,7 @@ func FuzzStandbyReplace(f *testing.F) {
 // although no change of the leader follows it.
 func TestRepeatedSnapshotAfterKillUndoesNoAttempts(t *testing.T) {
 	snapshot := told(t, uint64(stampOf(3, 7)), orderedAt(0))
-	m := positionsFS(t)
+	m := testFS(t)
 	s := mustOpenStandby(t, m)
 	if err := errors.Join(s.Replace(snapshot), s.Advance(changeOf("c", 1, 0, 3, 0, 2).Append(nil)), s.Checkpoint()); err != nil {
 		t.Fatal(err)
@@ -534,5 +491,41 @@ func TestRepeatedSnapshotAfterKillUndoesNoAttempts(t *testing.T) {
 	}
 	if got := s.known.snapshot().Channels[0].Position.Attempted; len(got) != 1 || got[0] != (channel.Attempt{Offset: 3, Attempts: 2}) {
 		t.Errorf("%v, want 2 attempts of message 3", got)
+	}
+}
+
+// TestPositionsBeyondTruncationAreForgotten: a follower that knew messages as
+// finished loses them to an operator's election. Other messages take their
+// offsets.
+func TestPositionsBeyondTruncationAreForgotten(t *testing.T) {
+	m := testFS(t)
+	s := mustOpenStandby(t, m)
+	at := func(p channel.Position) Snapshot {
+		return Snapshot{Channels: []Channel{{Name: "c", Version: 1, Position: p}}}
+	}
+	known := channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 60}}}
+	if err := s.Replace(told(t, uint64(stampOf(1, 1)), at(known))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Cut(50); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(channel.Position{Floor: 30}))); err != nil {
+		t.Fatal(err)
+	}
+	_, got := mustOpen(t, m)
+	wanted := channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 50}}}
+	if diff := cmp.Diff(wanted, got.Channels[0].Position); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.Cut(20); err != nil {
+		t.Fatal(err)
+	}
+	// The same leader sends it again, in its new session.
+	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(channel.Position{Floor: 25}))); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Floor(); got != seq.Offset(25) {
+		t.Errorf("floor %d, want 25", got)
 	}
 }
