@@ -1,18 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/measure"
 	"github.com/brokerd/brokerd/internal/words"
-	"github.com/brokerd/brokerd/pkg/client"
+	"github.com/brokerd/brokerd/internal/workload"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -63,12 +61,15 @@ func (o *loadOptions) validate(minSize units.Size) error {
 	return nil
 }
 
-// most returns the number of messages; 0: no limit.
-func (o *loadOptions) most() int64 {
-	if o.duration > 0 {
-		return 0
+// load returns the options of a load whose messages have a stamp.
+func (o *loadOptions) load(s measure.Stamp) workload.LoadOptions {
+	w := workload.LoadOptions{
+		Messages: o.messages, Duration: o.duration, Size: int64(o.size), Batch: o.batch, Window: o.window, Producers: o.producers, Rate: o.rate, Stamp: s,
 	}
-	return o.messages
+	if o.duration > 0 {
+		w.Messages = 0
+	}
+	return w
 }
 
 // benchReport is the result of a benchmark. Unmeasured parts are omitted.
@@ -156,19 +157,19 @@ created if missing, and keeps the messages. For synchronous publishing use --bat
 
 func benchPub(cmd *cobra.Command, g *globals, o loadOptions, topic string) error {
 	ctx := cmd.Context()
-	target, err := targetOf(cmd, g, topic, o.tcp, true)
+	found, err := overNSQ(cmd, g, topic, o.tcp, true)
 	if err != nil {
 		return err
 	}
-	load := &load{target: target, o: o}
-	if err := load.open(ctx); err != nil {
+	load, err := workload.OpenLoad(ctx, found, o.load(measure.Stamp{}))
+	if err != nil {
 		return err
 	}
-	total, acks, took, failed := load.run(ctx)
-	if total.Messages == 0 && failed != nil {
+	published, failed := load.Run(ctx)
+	if published.Counts.Messages == 0 && failed != nil {
 		return failed
 	}
-	return g.showReport(cmd, benchReport{Topic: topic, Publish: measure.NewThroughput(total, took), PubToAck: acks.Percentiles()}, failed)
+	return g.showReport(cmd, benchReport{Topic: topic, Publish: published.Throughput(), PubToAck: published.Latency.Percentiles()}, failed)
 }
 
 type e2eOptions struct {
@@ -202,51 +203,49 @@ func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 	durationVar(cmd.Flags(), &o.idle, "idle", "stop after this long without a message")
 }
 
-// drain returns the options of the consumers: the published messages, as far as known.
-func (o *e2eOptions) drain() drainOptions {
+// drain returns the options of the consumers of a load.
+func (o *e2eOptions) drain(l workload.LoadOptions) workload.DrainOptions {
 	const ready = 2000
-	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready, tcp: o.load.tcp}
-	d.messages = o.load.most()
-	return d
+	return workload.DrainOptions{Channel: o.channel, Messages: l.Messages, Idle: o.idle, Ready: ready, Stamp: l.Stamp}
 }
 
 func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error {
 	ctx := cmd.Context()
-	target, err := targetOf(cmd, g, topic, o.load.tcp, true)
+	found, err := overNSQ(cmd, g, topic, o.load.tcp, true)
 	if err != nil {
 		return err
 	}
-	s := measure.NewStamp()
-	d := newDrain(o.drain(), s)
-	if err := d.open(ctx, target); err != nil {
+	options := o.load.load(measure.NewStamp())
+	d, err := workload.OpenDrain(ctx, found, o.drain(options))
+	if err != nil {
 		return err
 	}
-	load := &load{target: target, o: o.load, stamp: s}
-	if err := load.open(ctx); err != nil {
-		_ = d.leave() // the first error is returned
+	load, err := workload.OpenLoad(ctx, found, options)
+	if err != nil {
+		_ = d.Close() // the first error is returned
 		return err
 	}
 	var consuming sync.WaitGroup
 	var consumeErr error
 	draining, enough := context.WithCancel(ctx)
 	defer enough()
-	consuming.Go(func() { consumeErr = d.run(draining) })
-	published, acks, took, failed := load.run(ctx)
-	if published.Messages == 0 {
+	consuming.Go(func() { consumeErr = d.Run(draining) })
+	published, failed := load.Run(ctx)
+	if published.Counts.Messages == 0 {
 		enough()
 	}
 	consuming.Wait()
-	if published.Messages == 0 && failed != nil {
+	if published.Counts.Messages == 0 && failed != nil {
 		return failed
 	}
 	if consumeErr != nil {
 		return consumeErr
 	}
-	consumed, consumedIn, delays := d.sum()
+	consumed := d.Result()
 	return g.showReport(cmd, benchReport{
 		Topic: topic, Channel: o.channel,
-		Publish: measure.NewThroughput(published, took), PubToAck: acks.Percentiles(),
-		Consume: measure.NewThroughput(consumed, consumedIn), PubToDeliver: delays.Percentiles(),
+		Publish: published.Throughput(), PubToAck: published.Latency.Percentiles(),
+		Consume: consumed.Throughput(), PubToDeliver: consumed.Latency.Percentiles(),
 	}, failed)
 }
 
@@ -305,164 +304,19 @@ func (o *drainOptions) validate() error {
 
 func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) error {
 	ctx := cmd.Context()
-	target, err := targetOf(cmd, g, topic, o.tcp, false)
+	found, err := overNSQ(cmd, g, topic, o.tcp, false)
 	if err != nil {
 		return err
 	}
-	d := newDrain(o, measure.Stamp{})
-	if err := d.open(ctx, target); err != nil {
+	d, err := workload.OpenDrain(ctx, found, workload.DrainOptions{
+		Channel: o.channel, Messages: o.messages, Duration: o.duration, Idle: o.idle, Consumers: o.consumers, Ready: o.ready,
+	})
+	if err != nil {
 		return err
 	}
-	if err := d.run(ctx); err != nil {
+	if err := d.Run(ctx); err != nil {
 		return err
 	}
-	total, took, _ := d.sum()
-	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: measure.NewThroughput(total, took)}, nil)
-}
-
-// drain consumes with several clients.
-type drain struct {
-	o         drainOptions
-	stamp     measure.Stamp
-	left      atomic.Int64 // of o.messages
-	seen      atomic.Int64 // messages, to detect idleness
-	full      chan struct{}
-	consumers []*consumer
-}
-
-// consumer holds the results of one client. Its fields belong to its goroutine until that has
-// ended.
-type consumer struct {
-	from        *subscription
-	counts      measure.Counts
-	delays      measure.Histogram
-	first, last time.Time
-}
-
-func newDrain(o drainOptions, s measure.Stamp) *drain {
-	d := &drain{o: o, stamp: s, full: make(chan struct{})}
-	d.left.Store(o.messages)
-	return d
-}
-
-// open subscribes all consumers to the channel, or none.
-func (d *drain) open(ctx context.Context, target *nsqTarget) error {
-	for range max(d.o.consumers, 1) {
-		from, err := target.subscribe(ctx, d.o.channel, client.WithMaxInFlight(d.o.ready))
-		if err != nil {
-			_ = d.leave() // the first error is returned
-			return err
-		}
-		d.consumers = append(d.consumers, &consumer{from: from, delays: measure.NewHistogram()})
-	}
-	return nil
-}
-
-// leave closes the consumers once their finishes were confirmed. It returns the first failure of a
-// consumer.
-func (d *drain) leave() (failed error) {
-	for _, c := range d.consumers {
-		failed = cmp.Or(failed, c.from.leave())
-	}
-	return failed
-}
-
-// run consumes until one of the limits is reached, or the context ends. It returns the failure of
-// a consumer.
-func (d *drain) run(ctx context.Context) error {
-	if d.o.duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.o.duration)
-		defer cancel()
-	}
-	running, stop := context.WithCancel(context.Background())
-	defer stop()
-	var reading sync.WaitGroup
-	for _, c := range d.consumers {
-		reading.Go(func() {
-			defer stop() // the others continue at most until the next limit
-			for m := range c.from.consumer.Messages(c.from.ctx) {
-				d.receive(c, m)
-			}
-		})
-	}
-	d.wait(ctx, running)
-	err := d.leave()
-	reading.Wait()
-	return err
-}
-
-// wait returns when the run has ended.
-func (d *drain) wait(ctx, running context.Context) {
-	idle := time.NewTicker(d.o.idle)
-	defer idle.Stop()
-	for before := int64(-1); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-running.Done():
-			return
-		case <-d.full:
-			return
-		case <-idle.C:
-			now := d.seen.Load()
-			if now == before {
-				return
-			}
-			before = now
-		}
-	}
-}
-
-// receive counts a message and finishes it. Messages beyond the limit are requeued; messages of
-// other runs are finished and not counted.
-func (d *drain) receive(by *consumer, m *client.Message) {
-	sent, ours := d.stamp.Get(m.Body)
-	if d.stamp.On() && !ours {
-		_ = m.Finish()
-		return
-	}
-	d.seen.Add(1)
-	if d.o.messages > 0 {
-		left := d.left.Add(-1)
-		if left < 0 {
-			_ = m.Requeue(0)
-			return
-		}
-		if left == 0 {
-			close(d.full)
-		}
-	}
-	now := time.Now()
-	if by.first.IsZero() {
-		by.first = now
-	}
-	by.last = now
-	if ours {
-		by.delays.Record(now.Sub(sent))
-	}
-	by.counts.Messages++
-	by.counts.Bytes += int64(len(m.Body))
-	if m.Attempts > 1 {
-		by.counts.Redelivered++
-	}
-	_ = m.Finish()
-}
-
-// sum adds up the consumers after run has returned.
-func (d *drain) sum() (measure.Counts, time.Duration, measure.Histogram) {
-	var total measure.Counts
-	var first, last time.Time
-	delays := measure.NewHistogram()
-	for _, c := range d.consumers {
-		total.Add(c.counts)
-		delays.Merge(c.delays)
-		if !c.first.IsZero() && (first.IsZero() || c.first.Before(first)) {
-			first = c.first
-		}
-		if c.last.After(last) {
-			last = c.last
-		}
-	}
-	return total, last.Sub(first), delays
+	consumed := d.Result()
+	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: consumed.Throughput()}, nil)
 }

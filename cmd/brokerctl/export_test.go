@@ -1,20 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/batching"
-	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -49,61 +44,6 @@ func TestLinesOfAnExportAreReadOneByOne(t *testing.T) {
 	stop := errors.New("stop")
 	if err := exportedLines(strings.NewReader(good+"\n"+good), 1000, func(int, exported) error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)
-	}
-}
-
-// keptLog is a broker with messages [start, end) of a partition, one per second since midnight.
-// With each request retention deletes more of them.
-func keptLog(t *testing.T, start, end uint64, deletes uint64) *logRange {
-	mux := http.NewServeMux()
-	first := start
-	mux.HandleFunc("GET /v1/topics/orders/messages", func(w http.ResponseWriter, r *http.Request) {
-		from, _ := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
-		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
-		list := api.PeekedList{Messages: []api.Peeked{}}
-		for o := max(from, first); o < end+5 && len(list.Messages) < min(n, 7); o++ { // more messages have arrived since
-			list.Messages = append(list.Messages, api.Peeked{Seq: o, Timestamp: midnight().Add(time.Duration(o) * time.Second), Headers: json.RawMessage("{}"), Body: []byte("x")})
-		}
-		first += deletes
-		_ = json.NewEncoder(w).Encode(list)
-	})
-	srv := httptest.NewServer(mux)
-	t.Cleanup(srv.Close)
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &logRange{&globals{client: c, timeout: time.Minute}, "orders", 0, start, end}
-}
-
-func TestExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
-	for _, x := range []struct{ start, end, deletes, messages, gone uint64 }{
-		{0, 0, 0, 0, 0}, {5, 40, 0, 35, 0}, {5, 40, 10, 26, 9}, {5, 40, 100, 7, 28},
-	} {
-		r := keptLog(t, x.start, x.end, x.deletes)
-		var messages, gone, last uint64
-		if err := r.each(context.Background(), &gone, func(m *api.Peeked) error { messages, last = messages+1, m.Seq; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if messages+gone != x.end-x.start || messages != x.messages || gone != x.gone || last >= x.end && x.end > 0 {
-			t.Errorf("%+v: %d messages, %d gone, last %d", x, messages, gone, last)
-		}
-	}
-}
-
-func TestExportPositionIsFound(t *testing.T) {
-	r := keptLog(t, 5, 40, 0)
-	for text, want := range map[string]uint64{
-		"start": 5, "end": 40, "0": 5, "17": 17, "99": 40,
-		"2026-11-21T00:00:10Z": 10, "2026-11-21T00:00:10.5Z": 11, "2026-11-20": 5, "2026-12-01": 40,
-	} {
-		to, err := parseSeek("--from", text, midnight())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := r.resolve(context.Background(), to); err != nil || got != want {
-			t.Errorf("%s is %d, want %d: %v", text, got, want, err)
-		}
 	}
 }
 

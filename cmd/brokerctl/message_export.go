@@ -13,13 +13,10 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/batching"
+	"github.com/brokerd/brokerd/internal/topiclog"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 )
-
-// exportPage is how many messages one request of an export asks for. The broker returns fewer if
-// they are large.
-const exportPage = 1000
 
 // exported is a line of an exported file: a message as stored in its topic.
 type exported struct {
@@ -93,14 +90,14 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if only && p.Partition != o.partition {
 			continue
 		}
-		r := logRange{g, topic, p.Partition, p.LogStart, p.CommittedEnd}
-		first, err := r.resolve(cmd.Context(), from)
+		r := topiclog.Range{Log: g.log(topic), Partition: p.Partition, Start: p.LogStart, End: p.CommittedEnd}
+		first, err := r.Resolve(cmd.Context(), from)
 		if err == nil {
-			r.start = first
-			r.end, err = r.resolve(cmd.Context(), to)
+			r.Start = first
+			r.End, err = r.Resolve(cmd.Context(), to)
 		}
 		if err == nil {
-			err = r.each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
+			err = r.Each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
 				result.Messages++
 				return writeJSON(out, exported{m.Partition, *backups.Stored(m)})
 			})
@@ -155,75 +152,6 @@ func (o *exporting) open(cmd *cobra.Command) (*bufio.Writer, func(failed bool) e
 		}
 		return errors.Join(err, f.Close())
 	}, nil
-}
-
-// logRange is the messages [start, end) of a partition.
-type logRange struct {
-	g          *globals
-	topic      string
-	partition  int
-	start, end uint64
-}
-
-// page returns messages from an offset on.
-func (r *logRange) page(ctx context.Context, from uint64, max int) ([]api.Peeked, error) {
-	return query(ctx, r.g, func(ctx context.Context) ([]api.Peeked, error) {
-		return r.g.client.Peek(ctx, r.topic, "", api.PeekOptions{Partition: &r.partition, From: &from, Max: max})
-	})
-}
-
-// resolve returns the offset in the range for a position. For a time, it is that of the first
-// message published at or after it, found by reading few messages.
-func (r *logRange) resolve(ctx context.Context, to api.Seek) (uint64, error) {
-	switch {
-	case to.To == api.SeekStart:
-		return r.start, nil
-	case to.To == api.SeekEnd:
-		return r.end, nil
-	case to.Offset != nil:
-		return min(max(*to.Offset, r.start), r.end), nil
-	}
-	low, high := r.start, r.end
-	for low < high {
-		middle := low + (high-low)/2
-		seen, err := r.page(ctx, middle, 1)
-		if err != nil {
-			return 0, err
-		}
-		if len(seen) > 0 && seen[0].Timestamp.Before(*to.Time) {
-			low = max(middle, seen[0].Seq) + 1
-		} else {
-			high = middle
-		}
-	}
-	return low, nil
-}
-
-// each calls f with the messages of the range, and counts those deleted by retention in gone.
-func (r *logRange) each(ctx context.Context, gone *uint64, f func(*api.Peeked) error) error {
-	for next := r.start; next < r.end; {
-		list, err := r.page(ctx, next, exportPage)
-		if err != nil {
-			return err
-		}
-		if len(list) == 0 {
-			*gone += r.end - next
-			return nil
-		}
-		for i := range list {
-			m := &list[i]
-			if m.Seq >= r.end {
-				*gone += r.end - next
-				return nil
-			}
-			*gone += m.Seq - next
-			next = m.Seq + 1
-			if err := f(m); err != nil {
-				return fmt.Errorf("write: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 // readExported parses one line of an exported file.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/nsqlink"
+	"github.com/brokerd/brokerd/internal/topiclog"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -30,9 +31,6 @@ type tailOptions struct {
 	tag     string
 }
 
-// redialPause is the delay between two attempts to connect to a node.
-const redialPause = 300 * time.Millisecond
-
 // chosen returns the filter of a topic's messages; "": all messages.
 func (o *tailOptions) chosen() string {
 	switch {
@@ -43,9 +41,6 @@ func (o *tailOptions) chosen() string {
 	}
 	return "tag == " + strconv.Quote(o.tag) + " && (" + o.filter + ")"
 }
-
-// pollInterval is how often a topic is polled for new messages.
-const pollInterval = 200 * time.Millisecond
 
 func newMessageTailCommand(g *globals) *cobra.Command {
 	var o tailOptions
@@ -121,30 +116,61 @@ func tail(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) 
 // tailReady is how many messages may wait to be printed.
 const tailReady = 64
 
+// overNSQ returns a topic to publish to or to consume over the NSQ protocol, at the given addresses
+// or where the cluster names its nodes. With create, a missing topic is created.
+func overNSQ(cmd *cobra.Command, g *globals, topic string, given []string, create bool) (*nsqlink.Topic, error) {
+	overHTTP, err := g.access.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	return nsqlink.Find(cmd.Context(), topic, create, nsqlink.Options{
+		API: g.client, Nodes: g.nodeAddresses(), Secure: g.secure(), NSQ: given, HTTP: overHTTP, Secret: g.access.Secret(g.env.getenv),
+		UserAgent: userAgent(), Timeout: g.timeout, Warn: &sharedOutput{w: cmd.ErrOrStderr()},
+	})
+}
+
+// sharedOutput is a writer for several goroutines.
+type sharedOutput struct {
+	mu sync.Mutex // guards w
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *sharedOutput) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(p)
+}
+
+// log returns the log of a topic.
+func (g *globals) log(topic string) *topiclog.Log {
+	return &topiclog.Log{Client: g.client, Topic: topic, Timeout: g.timeout}
+}
+
 func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) error {
 	ctx := cmd.Context()
-	target, err := targetOf(cmd, g, topic, o.tcp, false)
+	found, err := overNSQ(cmd, g, topic, o.tcp, false)
 	if err != nil {
 		return err
 	}
-	known := slices.ContainsFunc(target.found.Channels, func(c api.ChannelSummary) bool { return c.Name == channel })
+	known := slices.ContainsFunc(found.Found.Channels, func(c api.ChannelSummary) bool { return c.Name == channel })
 	if !known && !g.quiet && !strings.HasSuffix(channel, "#ephemeral") {
-		target.say("channel %s/%s does not exist: it is created now, and keeps messages until it is deleted", topic, channel)
+		found.Say("channel %s/%s does not exist: it is created now, and keeps messages until it is deleted", topic, channel)
 	}
 	ready := tailReady
 	if o.n > 0 {
 		ready = min(ready, o.n)
 	}
-	s, err := target.subscribe(ctx, channel, client.WithMaxInFlight(ready), client.WithMsgTimeout(o.timeout), client.WithTag(o.tag))
+	s, err := found.Subscribe(ctx, channel, client.WithMaxInFlight(ready), client.WithMsgTimeout(o.timeout), client.WithTag(o.tag))
 	if err != nil {
 		return err
 	}
 	ids, err := numberingOf(ctx, g, topic)
 	if err != nil {
-		target.say("cannot show message positions: %v", err)
+		found.Say("cannot show message positions: %v", err)
 	}
 	page := g.page(cmd)
-	return s.take(o.n, func(m *client.Message) error { return g.writeMessage(page, peekedOf(m, ids)) })
+	return take(s, o.n, func(m *client.Message) error { return g.writeMessage(page, peekedOf(m, ids)) })
 }
 
 // numberingOf returns the numbering that converts the ids of a topic's messages to positions.
@@ -161,23 +187,23 @@ func numberingOf(ctx context.Context, g *globals, topic string) (*seq.Numbering,
 }
 
 // take calls show for n messages (0: all), finishes them, and disconnects.
-func (s *subscription) take(n int, show func(*client.Message) error) error {
+func take(s *nsqlink.Subscription, n int, show func(*client.Message) error) error {
 	left := n // below 1: unlimited
 	var failed error
-	for m := range s.consumer.Messages(s.ctx) {
+	for m := range s.Messages() {
 		if failed = show(m); failed != nil {
 			_ = m.Requeue(0) // on failure the message is redelivered anyway
 			break
 		}
 		if left--; left >= 0 && left < tailReady {
-			s.consumer.SetMaxInFlight(left) // before the FIN, otherwise one more message arrives
+			s.SetMaxInFlight(left) // before the FIN, otherwise one more message arrives
 		}
 		_ = m.Finish() // likewise
 		if left == 0 {
 			break
 		}
 	}
-	if err := s.leave(); failed == nil {
+	if err := s.Leave(); failed == nil {
 		failed = err
 	}
 	return failed
@@ -207,202 +233,24 @@ func peekedOf(m *client.Message, ids *seq.Numbering) api.Peeked {
 	return p
 }
 
-// tailFrom is where tail starts in each partition.
-type tailFrom struct {
-	edge   api.SeekEdge // "": the default
-	offset uint64       // if edge is neither start nor end
-}
-
-const tailAtOffset api.SeekEdge = "offset"
-
-func parseTailFrom(text string) (tailFrom, error) {
+func parseTailFrom(text string) (topiclog.From, error) {
 	switch edge := api.SeekEdge(text); edge {
 	case "", api.SeekStart, api.SeekEnd:
-		return tailFrom{edge: edge}, nil
+		return topiclog.From{Edge: edge}, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return tailFrom{}, usageError("--from %q is not a valid position: use start, end or a sequence number", text)
+		return topiclog.From{}, usageError("--from %q is not a valid position: use start, end or a sequence number", text)
 	}
-	return tailFrom{tailAtOffset, n}, nil
+	return topiclog.From{Edge: topiclog.AtOffset, Offset: n}, nil
 }
-
-// first returns the first offset in a partition for n messages; 0: new messages only.
-func (f tailFrom) first(q api.Partition, n int) uint64 {
-	switch f.edge {
-	case api.SeekStart:
-		return q.LogStart
-	case api.SeekEnd:
-		return q.CommittedEnd
-	case tailAtOffset:
-		return max(f.offset, q.LogStart)
-	}
-	return q.CommittedEnd - min(uint64(n), q.CommittedEnd-q.LogStart)
-}
-
-// topicTail reads the log of a topic continuously. While nodes do not respond, it continues with
-// the partitions of the others, and prints a note.
-type topicTail struct {
-	g      *globals
-	topic  string
-	from   tailFrom
-	n      int            // number of last messages; 0: only new ones
-	chosen string         // the filter; "": all messages
-	next   map[int]uint64 // by partition
-	none   map[int]looked // by partition: ranges without a match
-	warn   io.Writer
-	state  string // the last note
-}
-
-// looked is a range of a partition without a match, as far as the leader of an epoch knew the log.
-// A new leader may not know yet that the whole log is committed, and then has not searched the
-// end, so the range counts only if the epoch is unchanged after the query.
-type looked struct{ from, end, epoch uint64 }
-
-// skip continues after a range without a match, if it was searched completely.
-func (t *topicTail) skip(q api.Partition) {
-	if l, ok := t.none[q.Partition]; ok && l.epoch == q.Epoch && l.from == t.next[q.Partition] {
-		t.next[q.Partition] = l.end
-	}
-	delete(t.none, q.Partition)
-}
-
-// tailPeekMax is how many messages one request asks for.
-const tailPeekMax = 100
 
 func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) error {
 	from, err := parseTailFrom(o.from)
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
-	tail := topicTail{g: g, topic: topic, from: from, n: o.n, chosen: o.chosen(), next: map[int]uint64{}, none: map[int]looked{}, warn: cmd.ErrOrStderr()}
-	if tail.chosen != "" {
-		tail.n = 0
-	}
-	t, err := tail.describe(ctx)
-	if err == nil && tail.chosen != "" { // an invalid filter fails now instead of with the next message
-		_, err = query(ctx, g, func(ctx context.Context) ([]api.Peeked, error) {
-			return g.client.Peek(ctx, topic, "", api.PeekOptions{Partition: new(int), From: &t.Partitions[0].CommittedEnd, Max: 1, Filter: tail.chosen})
-		})
-	}
-	if err != nil {
-		return err
-	}
-	tail.learn(ctx)
 	page := g.page(cmd)
-	for left := o.n; ; {
-		messages, err := tail.read(ctx, t.Partitions)
-		if err != nil && !passing(err) {
-			return err
-		}
-		tail.report(t.MissingNodes, err)
-		if from.edge == "" && left == o.n && tail.n > 0 {
-			messages = messages[max(0, len(messages)-o.n):] // the last messages over all partitions
-		}
-		for _, m := range messages {
-			if err := g.writeMessage(page, m); err != nil {
-				return err
-			}
-			if left--; left == 0 {
-				return nil
-			}
-		}
-		if len(messages) == 0 {
-			beat.Pause(ctx, pollInterval)
-		}
-		for {
-			described, err := tail.describe(ctx)
-			if err == nil {
-				t = described
-				break
-			}
-			if !passing(err) || ctx.Err() != nil {
-				return err
-			}
-			tail.report(nil, err)
-			beat.Pause(ctx, redialPause)
-		}
-	}
-}
-
-// describe returns the current topic. A partition that responds for the first time starts at its
-// position.
-func (t *topicTail) describe(ctx context.Context) (*api.Topic, error) {
-	d, err := query(ctx, t.g, func(ctx context.Context) (*api.Topic, error) { return t.g.client.Topic(ctx, t.topic) })
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range d.Partitions {
-		if _, begun := t.next[q.Partition]; !begun && q.Leader != "" && len(q.MissingNodes) == 0 {
-			t.next[q.Partition] = t.from.first(q, t.n)
-		}
-	}
-	return d, nil
-}
-
-// learn adds all nodes to the client, because the given one may stop.
-func (t *topicTail) learn(ctx context.Context) {
-	c, err := query(ctx, t.g, t.g.client.Cluster)
-	if err != nil {
-		return // continue with the given addresses
-	}
-	for _, n := range c.Nodes {
-		t.g.client.Know(n.HTTPAddress)
-	}
-}
-
-// report prints what is missing, when that changes.
-func (t *topicTail) report(missing []string, err error) {
-	state := ""
-	switch {
-	case len(missing) > 0:
-		state = "no answer from " + list(missing) + ": messages from partitions led there are delayed"
-	case err != nil:
-		state = err.Error() + ": retrying"
-	}
-	if state == t.state {
-		return
-	}
-	if t.state = state; state == "" {
-		state = "all partitions respond again"
-	}
-	_, _ = fmt.Fprintln(t.warn, state) // an error of stderr cannot be reported
-}
-
-// read returns the new messages of the partitions, by time of publishing. It queries only
-// partitions with new messages, and reads all of them. With an error, it returns the messages of
-// the other partitions.
-func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api.Peeked, error) {
-	var all []api.Peeked
-	var failed error
-	for _, q := range partitions {
-		if _, begun := t.next[q.Partition]; !begun {
-			continue
-		}
-		t.skip(q)
-		for t.next[q.Partition] < q.CommittedEnd {
-			from := t.next[q.Partition]
-			some, err := query(ctx, t.g, func(ctx context.Context) ([]api.Peeked, error) {
-				return t.g.client.Peek(ctx, t.topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPeekMax, Filter: t.chosen})
-			})
-			if err != nil {
-				failed = err // continue with the other partitions
-				break
-			}
-			if len(some) == 0 && t.chosen != "" { // no match in the searched range
-				t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
-				break
-			}
-			if len(some) == 0 {
-				break // deleted by retention meanwhile
-			}
-			all = append(all, some...)
-			t.next[q.Partition] = some[len(some)-1].Seq + 1
-		}
-	}
-	slices.SortStableFunc(all, func(a, b api.Peeked) int {
-		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Seq, b.Seq))
-	})
-	return all, failed
+	tail := topiclog.TailOptions{From: from, Max: o.n, Filter: o.chosen(), Warn: cmd.ErrOrStderr()}
+	return g.log(topic).Tail(cmd.Context(), tail, func(m api.Peeked) error { return g.writeMessage(page, m) })
 }

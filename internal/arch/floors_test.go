@@ -106,6 +106,9 @@ var floors = map[string]int{
 	"internal/backlog":   0, // also for pkg
 	"internal/beat":      0, // also for pkg
 	"internal/listing":   1, // brokerctl's output of lists
+	"internal/topiclog":  1, // brokerctl's reading of logs
+	"internal/nsqlink":   2, // brokerctl's connections over the NSQ protocol
+	"internal/workload":  3, // the load of its benchmarks
 	"internal/batching":  1, // brokerctl's batches of lines
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise

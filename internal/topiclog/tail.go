@@ -1,0 +1,213 @@
+package topiclog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// From is where a tail starts in each partition.
+type From struct {
+	Edge   api.SeekEdge // "": the default
+	Offset uint64       // with AtOffset
+}
+
+// AtOffset is the edge of a From with an offset.
+const AtOffset api.SeekEdge = "offset"
+
+// in returns the first offset in a partition for n messages; 0: new messages only.
+func (f From) in(q api.Partition, n int) uint64 {
+	switch f.Edge {
+	case api.SeekStart:
+		return q.LogStart
+	case api.SeekEnd:
+		return q.CommittedEnd
+	case AtOffset:
+		return max(f.Offset, q.LogStart)
+	}
+	return q.CommittedEnd - min(uint64(n), q.CommittedEnd-q.LogStart)
+}
+
+// TailOptions define what a tail shows.
+type TailOptions struct {
+	From   From
+	Max    int       // it ends after as many messages; by default with the last ones. 0: no limit
+	Filter string    // "": all messages
+	Warn   io.Writer // gets notes about nodes that do not respond
+}
+
+const (
+	// pollInterval is how often a topic is polled for new messages.
+	pollInterval = 200 * time.Millisecond
+	// retryPause is the delay between two attempts to reach a node.
+	retryPause = 300 * time.Millisecond
+	// tailPage is how many messages one request asks for.
+	tailPage = 100
+)
+
+// tail reads the log of a topic continuously. While nodes do not respond, it continues with the
+// partitions of the others, and prints a note.
+type tail struct {
+	log   *Log
+	o     TailOptions
+	last  int            // number of last messages; 0: only new ones
+	next  map[int]uint64 // by partition
+	none  map[int]looked // by partition: ranges without a match
+	state string         // the last note
+}
+
+// looked is a range of a partition without a match, as far as the leader of an epoch knew the log.
+// A new leader may not know yet that the whole log is committed, and then has not searched the
+// end, so the range counts only if the epoch is unchanged after the query.
+type looked struct{ from, end, epoch uint64 }
+
+// Tail calls show with the messages, by time of publishing as far as they arrive together.
+func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) error) error {
+	t := tail{log: l, o: o, last: o.Max, next: map[int]uint64{}, none: map[int]looked{}}
+	if o.Filter != "" {
+		t.last = 0
+	}
+	is, err := t.describe(ctx)
+	if err == nil && o.Filter != "" { // an invalid filter fails now instead of with the next message
+		_, err = l.peek(ctx, api.PeekOptions{Partition: new(int), From: &is.Partitions[0].CommittedEnd, Max: 1, Filter: o.Filter})
+	}
+	if err != nil {
+		return err
+	}
+	t.learn(ctx)
+	for left := o.Max; ; {
+		messages, err := t.read(ctx, is.Partitions)
+		if err != nil && !passing(err) {
+			return err
+		}
+		t.report(is.MissingNodes, err)
+		if o.From.Edge == "" && left == o.Max && t.last > 0 {
+			messages = messages[max(0, len(messages)-o.Max):] // the last messages over all partitions
+		}
+		for _, m := range messages {
+			if err := show(m); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+		if len(messages) == 0 {
+			beat.Pause(ctx, pollInterval)
+		}
+		for {
+			described, err := t.describe(ctx)
+			if err == nil {
+				is = described
+				break
+			}
+			if !passing(err) || ctx.Err() != nil {
+				return err
+			}
+			t.report(nil, err)
+			beat.Pause(ctx, retryPause)
+		}
+	}
+}
+
+// passing reports whether a failed request may succeed on another node, or soon.
+func passing(err error) bool {
+	return api.CodeOf(err).Retryable() || errors.Is(err, context.DeadlineExceeded)
+}
+
+// skip continues after a range without a match, if it was searched completely.
+func (t *tail) skip(q api.Partition) {
+	if l, ok := t.none[q.Partition]; ok && l.epoch == q.Epoch && l.from == t.next[q.Partition] {
+		t.next[q.Partition] = l.end
+	}
+	delete(t.none, q.Partition)
+}
+
+// describe returns the current topic. A partition that responds for the first time starts at its
+// position.
+func (t *tail) describe(ctx context.Context) (*api.Topic, error) {
+	d, err := t.log.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range d.Partitions {
+		if _, begun := t.next[q.Partition]; !begun && q.Leader != "" && len(q.MissingNodes) == 0 {
+			t.next[q.Partition] = t.o.From.in(q, t.last)
+		}
+	}
+	return d, nil
+}
+
+// learn adds all nodes to the client, because the given one may stop.
+func (t *tail) learn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, t.log.Timeout)
+	defer cancel()
+	c, err := t.log.Client.Cluster(ctx)
+	if err != nil {
+		return // continue with the given addresses
+	}
+	for _, n := range c.Nodes {
+		t.log.Client.Know(n.HTTPAddress)
+	}
+}
+
+// report prints what is missing, when that changes.
+func (t *tail) report(missing []string, err error) {
+	state := ""
+	switch {
+	case len(missing) > 0:
+		state = "no answer from " + strings.Join(missing, ",") + ": messages from partitions led there are delayed"
+	case err != nil:
+		state = err.Error() + ": retrying"
+	}
+	if state == t.state {
+		return
+	}
+	if t.state = state; state == "" {
+		state = "all partitions respond again"
+	}
+	_, _ = fmt.Fprintln(t.o.Warn, state) // an error of stderr cannot be reported
+}
+
+// read returns the new messages of the partitions, by time of publishing. It queries only
+// partitions with new messages, and reads all of them. With an error, it returns the messages of
+// the other partitions.
+func (t *tail) read(ctx context.Context, partitions []api.Partition) ([]api.Peeked, error) {
+	var all []api.Peeked
+	var failed error
+	for _, q := range partitions {
+		if _, begun := t.next[q.Partition]; !begun {
+			continue
+		}
+		t.skip(q)
+		for t.next[q.Partition] < q.CommittedEnd {
+			from := t.next[q.Partition]
+			some, err := t.log.peek(ctx, api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPage, Filter: t.o.Filter})
+			if err != nil {
+				failed = err // continue with the other partitions
+				break
+			}
+			if len(some) == 0 && t.o.Filter != "" { // no match in the searched range
+				t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
+				break
+			}
+			if len(some) == 0 {
+				break // deleted by retention meanwhile
+			}
+			all = append(all, some...)
+			t.next[q.Partition] = some[len(some)-1].Seq + 1
+		}
+	}
+	slices.SortStableFunc(all, func(a, b api.Peeked) int {
+		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Seq, b.Seq))
+	})
+	return all, failed
+}
