@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/accessctl"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -40,17 +41,17 @@ func (g *globals) settings() *settings.Host {
 
 // showAnswer prints the result of a command of another package.
 func (g *globals) showAnswer(cmd *cobra.Command, a accessctl.Answer) error {
-	return g.show(cmd, view{object: a.Object, lines: a.Lines, names: a.Names, text: func(p *page) {
+	return g.show(cmd, output.View{Object: a.Object, Lines: a.Lines, Names: a.Names, Text: func(p *output.Page) {
 		if a.Said != "" && (a.Result || !g.quiet) {
-			p.line("%s", a.Said)
+			p.Line("%s", a.Said)
 		}
 		if a.Header == nil {
 			return
 		}
-		t := newTable(a.Header...)
+		t := output.NewTable(a.Header...)
 		for _, row := range a.Rows {
-			t.row(row...)
+			t.Row(row...)
 		}
-		p.table(t)
+		p.Table(t)
 	}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -70,9 +71,9 @@ func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
 		return err
 	}
 	ask := func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) }
-	return answer(cmd, g, ask, func(log *api.AuditLog) view {
-		t := newTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
-		return listView(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
+	return answer(cmd, g, ask, func(log *api.AuditLog) output.View {
+		t := output.NewTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
+		return output.List(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
 			who := a.Actor
 			if a.Identity != "" {
 				who = a.Identity + " " + a.Actor
@@ -133,14 +134,14 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 }
 
 // eventLine shows one event of a stream.
-func eventLine(e api.Event) view {
-	return view{object: e, names: []string{fmt.Sprint(e.Index)}, text: func(p *page) {
-		p.line("%s  %-20s  %s  %s", timeText(e.At), e.Kind, e.Object, e.What)
+func eventLine(e api.Event) output.View {
+	return output.View{Object: e, Names: []string{fmt.Sprint(e.Index)}, Text: func(p *output.Page) {
+		p.Line("%s  %-20s  %s  %s", timeText(e.At), e.Kind, e.Object, e.What)
 	}}
 }
 
-func eventsView(log *api.EventLog) view {
-	return listView(log, log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }, newTable("AT", "KIND", "OBJECT", "WHAT"),
+func eventsView(log *api.EventLog) output.View {
+	return output.List(log, log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }, output.NewTable("AT", "KIND", "OBJECT", "WHAT"),
 		func(e api.Event) []any { return []any{timeText(e.At), e.Kind, e.Object, e.What} })
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/measure"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/internal/workload"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -106,28 +107,28 @@ func metric(v float64) string {
 }
 
 // text formats the report for people.
-func (r benchReport) text(p *page) {
+func (r benchReport) text(p *output.Page) {
 	if r.Publish != nil {
-		p.line("%s", throughputText(r.Publish, "published"))
+		p.Line("%s", throughputText(r.Publish, "published"))
 	}
 	if r.Consume != nil {
-		p.line("%s", throughputText(r.Consume, "consumed"))
+		p.Line("%s", throughputText(r.Consume, "consumed"))
 	}
-	t := newTable("LATENCY", "P50", "P90", "P99", "P99.9", "MAX", "MEAN")
+	t := output.NewTable("LATENCY", "P50", "P90", "P99", "P99.9", "MAX", "MEAN")
 	for _, l := range []struct {
 		name string
 		of   *measure.Percentiles
 	}{{"pub→ack", r.PubToAck}, {"pub→deliver", r.PubToDeliver}} {
 		if l.of != nil {
-			t.row(l.name, latency(l.of.P50), latency(l.of.P90), latency(l.of.P99), latency(l.of.P999), latency(l.of.Max), latency(l.of.Mean))
+			t.Row(l.name, latency(l.of.P50), latency(l.of.P90), latency(l.of.P99), latency(l.of.P999), latency(l.of.Max), latency(l.of.Mean))
 		}
 	}
-	p.details(t)
+	p.Details(t)
 }
 
 // showReport prints a report. Failed messages make the result partial, or a failure if all failed.
 func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) error {
-	if err := g.show(cmd, view{object: r, names: []string{r.Topic}, text: r.text}); err != nil {
+	if err := g.show(cmd, output.View{Object: r, Names: []string{r.Topic}, Text: r.text}); err != nil {
 		return err
 	}
 	if r.Publish != nil && r.Publish.Failed > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -31,12 +32,12 @@ func channelRow(c api.ChannelSummary) []any {
 }
 
 // channelTable lists the channels of one topic.
-func channelTable(p *page, channels []api.ChannelSummary) {
-	t := newTable(channelColumns...)
+func channelTable(p *output.Page, channels []api.ChannelSummary) {
+	t := output.NewTable(channelColumns...)
 	for _, c := range channels {
-		t.row(channelRow(c)...)
+		t.Row(channelRow(c)...)
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 func channelState(paused bool, order string, ephemeral bool) string {
@@ -57,65 +58,65 @@ func channelState(paused bool, order string, ephemeral bool) string {
 }
 
 // channelView shows a channel, its consumers and its positions.
-func channelView(c *api.Channel) view {
-	return view{
-		object: c,
-		names:  []string{c.Topic + "/" + c.Name},
-		text: func(p *page) {
+func channelView(c *api.Channel) output.View {
+	return output.View{
+		Object: c,
+		Names:  []string{c.Topic + "/" + c.Name},
+		Text: func(p *output.Page) {
 			channelTable(p, []api.ChannelSummary{{
 				Name: c.Name, Depth: c.Depth, InFlight: c.InFlight, Deferred: c.Deferred, Consumers: len(c.Consumers),
 				Paused: c.Paused, Ordered: c.Ordered, Order: c.Order, Ephemeral: c.Ephemeral, OldestAge: c.OldestAge,
 			}})
-			p.line("")
-			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT", "EXPIRED")
-			totals.row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal), count(c.ExpiredTotal))
-			p.table(totals)
-			p.line("")
+			p.Line("")
+			totals := output.NewTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT", "EXPIRED")
+			totals.Row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal), count(c.ExpiredTotal))
+			p.Table(totals)
+			p.Line("")
 			policyTable(p, c)
-			p.line("")
+			p.Line("")
 			filterTable(p, c)
-			places := newTable("P", "LEADER", "CONFIRMED", "LAG")
+			places := output.NewTable("P", "LEADER", "CONFIRMED", "LAG")
 			for _, q := range c.Partitions {
-				places.row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))
+				places.Row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))
 			}
-			p.table(places)
+			p.Table(places)
 			keyBlockTable(p, c.Partitions)
 			spinningTable(p, c.Partitions)
 			consumerTable(p, c.Consumers)
-			p.missing(c.MissingNodes)
+			missingNote(p, c.MissingNodes)
 		},
 	}
 }
 
 // keyBlockTable lists the keys that block messages.
-func keyBlockTable(p *page, partitions []api.ChannelPartition) {
-	t := newTable("P", "BLOCKED KEY", "AT SEQ", "WHICH IS", "WAITING", "OF ALL KEYS", "+FULL")
+func keyBlockTable(p *output.Page, partitions []api.ChannelPartition) {
+	t := output.NewTable("P", "BLOCKED KEY", "AT SEQ", "WHICH IS", "WAITING", "OF ALL KEYS", "+FULL")
 	for _, q := range partitions {
 		if b := q.KeyBlocked; b != nil {
-			t.row(q.Partition, strconv.Quote(b.Key), count(b.Seq), strings.ReplaceAll(b.State, "_", " "), count(int64(b.Waiting)), count(int64(b.Tracked)), b.Full)
+			t.Row(q.Partition, strconv.Quote(b.Key), count(b.Seq), strings.ReplaceAll(b.State, "_", " "), count(int64(b.Waiting)), count(int64(b.Tracked)), b.Full)
 		}
 	}
-	p.details(t)
+	p.Details(t)
 }
 
 // spinningTable lists the messages that consumers requeue immediately.
-func spinningTable(p *page, partitions []api.ChannelPartition) {
-	t := newTable("P", "SPINNING SEQ", "REQUEUES/S")
+func spinningTable(p *output.Page, partitions []api.ChannelPartition) {
+	t := output.NewTable("P", "SPINNING SEQ", "REQUEUES/S")
 	for _, q := range partitions {
 		for _, m := range q.Spinning {
-			t.row(q.Partition, count(m.Seq), count(int64(m.PerSecond)))
+			t.Row(q.Partition, count(m.Seq), count(int64(m.PerSecond)))
 		}
 	}
-	p.details(t)
+	p.Details(t)
 }
 
-func consumerTable(p *page, consumers []api.Consumer) {
-	t := newTable("CONSUMER", "CLIENT", "USER AGENT", "READY", "IN-FLIGHT", "FINISHED", "+HOST", "+DELIVERED", "+REQUEUED", "+TIMED OUT")
+func consumerTable(p *output.Page, consumers []api.Consumer) {
+	t := output.NewTable("CONSUMER", "CLIENT", "USER AGENT", "READY", "IN-FLIGHT", "FINISHED", "+HOST", "+DELIVERED", "+REQUEUED", "+TIMED OUT")
 	for _, c := range consumers {
-		t.row(c.Address, c.ClientID, c.UserAgent, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
+		t.Row(c.Address, c.ClientID, c.UserAgent, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
 			c.Hostname, count(c.DeliveredTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
 	}
-	p.details(t)
+	p.Details(t)
 }
 
 func newChannelListCommand(g *globals) *cobra.Command {
@@ -128,23 +129,23 @@ func newChannelListCommand(g *globals) *cobra.Command {
 			return answer(cmd, g, g.client.Topics, allChannelsView)
 		}
 		ask := func(ctx context.Context) ([]api.ChannelSummary, error) { return g.client.Channels(ctx, at.topic) }
-		return answer(cmd, g, ask, func(channels []api.ChannelSummary) view { return channelsView(at.topic, channels) })
+		return answer(cmd, g, ask, func(channels []api.ChannelSummary) output.View { return channelsView(at.topic, channels) })
 	})
 }
 
-func channelsView(topic string, channels []api.ChannelSummary) view {
+func channelsView(topic string, channels []api.ChannelSummary) output.View {
 	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
-	return listView(api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing}, channels,
+	return output.List(api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing}, channels,
 		func(c api.ChannelSummary) string { return topic + "/" + c.Name },
-		newTable(channelColumns...), channelRow, func(p *page) { p.missing(missing) })
+		output.NewTable(channelColumns...), channelRow, func(p *output.Page) { missingNote(p, missing) })
 }
 
-func allChannelsView(topics []api.Topic) view {
+func allChannelsView(topics []api.Topic) output.View {
 	all := api.ChannelsOf(topics)
-	return listView(all, all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name },
-		newTable(append([]string{"TOPIC"}, channelColumns...)...),
+	return output.List(all, all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name },
+		output.NewTable(append([]string{"TOPIC"}, channelColumns...)...),
 		func(c api.TopicChannel) []any { return append([]any{c.Topic}, channelRow(c.ChannelSummary)...) },
-		func(p *page) { p.missing(all.MissingNodes) })
+		func(p *output.Page) { missingNote(p, all.MissingNodes) })
 }
 
 func newChannelDescribeCommand(g *globals) *cobra.Command {
@@ -218,16 +219,16 @@ flight are finished: never if none is finished.`,
 	})
 }
 
-func lagView(lag *api.Lag) view {
+func lagView(lag *api.Lag) output.View {
 	name := func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }
-	t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
-	return listView(lag, lag.Channels, name, t, func(c api.ChannelLag) []any {
+	t := output.NewTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
+	return output.List(lag, lag.Channels, name, t, func(c api.ChannelLag) []any {
 		return []any{
 			c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
 			perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false),
 		}
-	}, func(p *page) {
-		p.missing(missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
+	}, func(p *output.Page) {
+		missingNote(p, missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
 		var offline []string
 		for _, c := range lag.Channels {
 			if c.OfflinePartitions > 0 {
@@ -235,8 +236,8 @@ func lagView(lag *api.Lag) view {
 			}
 		}
 		if len(offline) > 0 {
-			p.line("")
-			p.line("warning: partitions without a leader are not included: of %s", list(offline))
+			p.Line("")
+			p.Line("warning: partitions without a leader are not included: of %s", list(offline))
 		}
 	})
 }
@@ -281,12 +282,12 @@ The broker observes the channel for up to a second. Check the causes in the orde
 	})
 }
 
-func explanationView(e *api.Explanation) view {
-	return view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }}
+func explanationView(e *api.Explanation) output.View {
+	return output.View{Object: e, Names: []string{e.Topic + "/" + e.Channel}, Text: func(p *output.Page) { explanation(p, e) }}
 }
 
 // explanation prints the result and the causes, in order.
-func explanation(p *page, e *api.Explanation) {
+func explanation(p *output.Page, e *api.Explanation) {
 	verdict := "is moving"
 	switch {
 	case !e.Moving:
@@ -298,14 +299,14 @@ func explanation(p *page, e *api.Explanation) {
 	if e.OldestAgeMS > 0 {
 		oldest = fmt.Sprintf(", the oldest for %v", age(api.Duration(time.Duration(e.OldestAgeMS)*time.Millisecond)))
 	}
-	p.line("%s/%s %s: %s ready, %s in flight, %s deferred%s; consumers: %d", e.Topic, e.Channel, verdict,
+	p.Line("%s/%s %s: %s ready, %s in flight, %s deferred%s; consumers: %d", e.Topic, e.Channel, verdict,
 		count(e.Ready), count(e.InFlight), count(e.Deferred), oldest, e.Consumers)
 	for i, c := range e.Causes {
-		p.line("%2d. %s", i+1, c.What)
-		p.line("    -> %s", c.Do)
+		p.Line("%2d. %s", i+1, c.What)
+		p.Line("    -> %s", c.Do)
 	}
 	if !e.Moving && len(e.Causes) == 0 {
-		p.line("No cause found. Repeat the command, and see brokerctl channel describe.")
+		p.Line("No cause found. Repeat the command, and see brokerctl channel describe.")
 	}
-	p.missing(e.MissingNodes)
+	missingNote(p, e.MissingNodes)
 }

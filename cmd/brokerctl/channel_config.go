@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -66,7 +67,7 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 		if note := o.note(c, req.From, before, g.env.now()); note != "" && !g.quiet {
 			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note) // an error of stderr cannot be reported
 		}
-		return g.show(cmd, channelView(c).dry(o.dry))
+		return g.show(cmd, withDryRun(channelView(c), o.dry))
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
 	o.addFlags(cmd)
@@ -150,7 +151,7 @@ and stays finished when the filter is altered; after a seek back it is evaluated
 		req.DryRun = o.dry
 		return answer(cmd, g, func(ctx context.Context) (*api.Channel, error) {
 			return g.client.AlterChannel(ctx, at.topic, at.channel, req)
-		}, func(c *api.Channel) view { return channelView(c).dry(o.dry) })
+		}, func(c *api.Channel) output.View { return withDryRun(channelView(c), o.dry) })
 	})
 	planVar(cmd, &o.dry)
 	o.policy.addFlags(cmd.Flags(), "")
@@ -277,26 +278,26 @@ func filterVar(f *pflag.FlagSet, p *string, what string) {
 }
 
 // filterTable shows the filter of a channel, if it has or had one.
-func filterTable(p *page, c *api.Channel) {
+func filterTable(p *output.Page, c *api.Channel) {
 	if c.Filter == "" && c.FilteredTotal == 0 {
 		return
 	}
-	t := newTable("FILTER", "LEFT OUT", "NOT EVALUATED")
-	t.row(cmp.Or(c.Filter, "-"), count(c.FilteredTotal), count(c.FilterErrorsTotal))
-	p.table(t)
-	p.line("")
+	t := output.NewTable("FILTER", "LEFT OUT", "NOT EVALUATED")
+	t.Row(cmp.Or(c.Filter, "-"), count(c.FilteredTotal), count(c.FilterErrorsTotal))
+	p.Table(t)
+	p.Line("")
 }
 
 // policyTable shows the policy of a channel and its counters.
-func policyTable(p *page, c *api.Channel) {
-	t := newTable("MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
+func policyTable(p *output.Page, c *api.Channel) {
+	t := output.NewTable("MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "BACKOFF", "RATE", "EXHAUSTED", "BACKING OFF", "DEAD-LETTERED", "DROPPED", "+EXPIRED", "+DEAD-LETTER TOPIC", "+BACKED OFF")
 	exhausted := c.Policy.OnExhausted
 	if c.Policy.MaxAttempts == 0 {
 		exhausted = "-"
 	}
-	t.row(numberOr(c.Policy.MaxAttempts, ""), exhausted, cmp.Or(c.Policy.OnExpired, "-"), c.Policy.Backoff, numberOr(c.Policy.Rate, "/s"),
+	t.Row(numberOr(c.Policy.MaxAttempts, ""), exhausted, cmp.Or(c.Policy.OnExpired, "-"), c.Policy.Backoff, numberOr(c.Policy.Rate, "/s"),
 		count(c.Exhausted), count(c.BackingOff), count(c.DeadLetteredTotal), count(c.DroppedTotal), count(c.Expired), c.Policy.DeadLetterTopic, count(c.BackedOffTotal))
-	p.table(t)
+	p.Table(t)
 }
 
 // numberOr formats a number with its unit; 0: none.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -149,15 +150,15 @@ func sumsOf(plan *api.MovePlan) (again, skipped int64) {
 	return again, skipped
 }
 
-func planView(plan *api.MovePlan) view {
-	t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
+func planView(plan *api.MovePlan) output.View {
+	t := output.NewTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
 	for _, s := range plan.Partitions {
-		t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
+		t.Row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
 	}
-	return view{object: plan, lines: listing.Lines(plan.Partitions), names: []string{plan.Topic + "/" + plan.Channel}, text: func(p *page) {
-		p.table(t)
+	return output.View{Object: plan, Lines: listing.Lines(plan.Partitions), Names: []string{plan.Topic + "/" + plan.Channel}, Text: func(p *output.Page) {
+		p.Table(t)
 		again, skipped := sumsOf(plan)
-		p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
+		p.Line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
 	}}
 }
 
@@ -201,39 +202,39 @@ the end of the topic: --replace moves that channel to the position of the delete
 
 func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Context, string, string) (*api.UndoneMove, error)) error {
 	ask := func(ctx context.Context) (*api.UndoneMove, error) { return undo(ctx, at.topic, at.channel) }
-	return answer(cmd, g, ask, func(u *api.UndoneMove) view {
+	return answer(cmd, g, ask, func(u *api.UndoneMove) output.View {
 		gone := int64(0)
-		t := newTable("P", "CONFIRMED", "GONE")
+		t := output.NewTable("P", "CONFIRMED", "GONE")
 		for _, q := range u.Partitions {
-			t.row(q.Partition, count(q.Confirmed), count(q.Gone))
+			t.Row(q.Partition, count(q.Confirmed), count(q.Gone))
 			gone += q.Gone
 		}
-		return view{object: u, lines: listing.Lines(u.Partitions), names: []string{u.Topic + "/" + u.Channel}, text: func(p *page) {
+		return output.View{Object: u, Lines: listing.Lines(u.Partitions), Names: []string{u.Topic + "/" + u.Channel}, Text: func(p *output.Page) {
 			if !g.quiet {
-				p.line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, timeText(u.At))
-				p.line("")
+				p.Line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, timeText(u.At))
+				p.Line("")
 			}
-			p.table(t)
+			p.Table(t)
 			if gone > 0 {
-				p.line("")
-				p.line("warning: %s deleted since then cannot be redelivered", plural(gone, "message"))
+				p.Line("")
+				p.Line("warning: %s deleted since then cannot be redelivered", plural(gone, "message"))
 			}
 		}}
 	})
 }
 
-func savedView(h *api.ChannelHistory) view {
-	t := newTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
+func savedView(h *api.ChannelHistory) output.View {
+	t := output.NewTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
 	for _, s := range h.Saved {
 		for _, q := range s.Partitions {
-			t.row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
+			t.Row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
 		}
 	}
-	return view{
-		object: h,
-		lines:  listing.Lines(h.Saved),
-		names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
-		text:   func(p *page) { p.table(t) },
+	return output.View{
+		Object: h,
+		Lines:  listing.Lines(h.Saved),
+		Names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
+		Text:   func(p *output.Page) { p.Table(t) },
 	}
 }
 

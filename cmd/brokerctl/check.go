@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/checks"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -46,13 +48,13 @@ func showCheck(cmd *cobra.Command, g *globals, r *checks.Result, form string) (e
 	switch form {
 	case checks.FormNagios, checks.FormPrometheus:
 	case checks.FormJSON:
-		g.format = formatJSON
+		g.format = output.FormatJSON
 	default:
 		return usageError("--format %q is not a format: use one of %s", form, list(checks.Forms()))
 	}
-	err = g.show(cmd, view{object: r, names: []string{r.State.String()}, text: func(p *page) {
+	err = g.show(cmd, output.View{Object: r, Names: []string{r.State.String()}, Text: func(p *output.Page) {
 		if !g.quiet {
-			p.err = r.Write(p.w, form)
+			p.With(func(w io.Writer) error { return r.Write(w, form) })
 		}
 	}})
 	if err == nil && r.State != checks.OK {
@@ -121,13 +123,13 @@ func checkNode(cmd *cobra.Command, g *globals, live bool) error {
 	if !p.OK {
 		word = "not " + word
 	}
-	err = g.show(cmd, view{object: p, names: []string{word}, text: func(out *page) {
+	err = g.show(cmd, output.View{Object: p, Names: []string{word}, Text: func(out *output.Page) {
 		if g.quiet {
 			return
 		}
-		out.line("%s", word)
+		out.Line("%s", word)
 		for _, r := range p.Reasons {
-			out.line("%s: %s", r.Code, r.What)
+			out.Line("%s: %s", r.Code, r.What)
 		}
 	}})
 	if err == nil && !p.OK {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -28,21 +29,21 @@ func newClusterInfoCommand(g *globals) *cobra.Command {
 	}
 }
 
-func clusterView(c *api.Cluster) view {
-	return view{
-		object: c,
-		names:  []string{c.ClusterID},
-		text: func(p *page) {
-			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "LEVEL", "+ANSWERED BY")
+func clusterView(c *api.Cluster) output.View {
+	return output.View{
+		Object: c,
+		Names:  []string{c.ClusterID},
+		Text: func(p *output.Page) {
+			t := output.NewTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "LEVEL", "+ANSWERED BY")
 			voters := 0
 			for _, n := range c.Nodes {
 				if n.Voter {
 					voters++
 				}
 			}
-			t.row(c.ClusterID, c.Controller, upOf(c.Nodes), voters, levelOf(c), c.Self)
-			p.table(t)
-			p.line("")
+			t.Row(c.ClusterID, c.Controller, upOf(c.Nodes), voters, levelOf(c), c.Self)
+			p.Table(t)
+			p.Line("")
 			nodeTable(p, c.Nodes)
 		},
 	}
@@ -73,14 +74,14 @@ func showHealth(cmd *cobra.Command, g *globals) error {
 		return err
 	}
 	var c *api.Cluster
-	if g.format == formatTable || g.format == formatWide {
+	if g.format == output.FormatTable || g.format == output.FormatWide {
 		c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // optional detail
 	}
 	word, exit := judge(h)
-	err = g.show(cmd, view{
-		object: h,
-		names:  []string{strings.ToLower(word)},
-		text:   func(p *page) { healthText(p, word, h, c) },
+	err = g.show(cmd, output.View{
+		Object: h,
+		Names:  []string{strings.ToLower(word)},
+		Text:   func(p *output.Page) { healthText(p, word, h, c) },
 	})
 	if err == nil && exit != exitOK {
 		return verdict(exit)
@@ -100,7 +101,7 @@ func judge(h *api.Health) (word string, exit int) {
 }
 
 // healthText prints the health and its reasons; c may be nil.
-func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
+func healthText(p *output.Page, word string, h *api.Health, c *api.Cluster) {
 	summary := word
 	if c != nil {
 		controller := "no controller"
@@ -109,16 +110,16 @@ func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 		}
 		summary = fmt.Sprintf("%s   %s   %s nodes   %s", word, c.ClusterID, upOf(c.Nodes), controller)
 	}
-	p.line("%s", summary)
+	p.Line("%s", summary)
 	if len(h.Reasons) == 0 {
 		return
 	}
-	p.line("")
-	t := newTable("REASON", "COUNT", "WHAT")
+	p.Line("")
+	t := output.NewTable("REASON", "COUNT", "WHAT")
 	for _, r := range h.Reasons {
-		t.row(r.Code, r.Count, r.What)
+		t.Row(r.Code, r.Count, r.What)
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // upOf formats the number of nodes that are up.
@@ -145,12 +146,12 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 					return usageError("--watch repeats read-only commands only: it excludes --transfer")
 				}
 			}
-			return answer(cmd, g, ask, func(r *api.Raft) view {
-				return view{
-					object: r,
-					lines:  listing.Lines(r.Members),
-					names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
-					text:   func(p *page) { raftText(p, r) },
+			return answer(cmd, g, ask, func(r *api.Raft) output.View {
+				return output.View{
+					Object: r,
+					Lines:  listing.Lines(r.Members),
+					Names:  listing.Names(r.Members, func(m api.RaftMember) string { return m.ID }),
+					Text:   func(p *output.Page) { raftText(p, r) },
 				}
 			})
 		},
@@ -159,28 +160,28 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-func raftText(p *page, r *api.Raft) {
+func raftText(p *output.Page, r *api.Raft) {
 	leader := "no leader"
 	if r.Leader != "" {
 		leader = "leader " + r.Leader
 	}
-	p.line("%s   term %d   %s, %s", leader, r.Term, plural(r.Voters, "voter"), tolerates(r.Tolerance))
-	p.line("")
-	t := newTable("NODE", "VOTER", "ROLE", "LAST", "COMMITTED", "APPLIED", "CONTACT", "ADDRESS", "+TERM", "+SNAPSHOT", "+STORE")
+	p.Line("%s   term %d   %s, %s", leader, r.Term, plural(r.Voters, "voter"), tolerates(r.Tolerance))
+	p.Line("")
+	t := output.NewTable("NODE", "VOTER", "ROLE", "LAST", "COMMITTED", "APPLIED", "CONTACT", "ADDRESS", "+TERM", "+SNAPSHOT", "+STORE")
 	for _, m := range r.Members {
 		voter := voterText(m.Voter)
 		if !m.Answered {
-			t.row(m.ID, voter, "no answer", "", "", "", "", m.Address, "", "", "")
+			t.Row(m.ID, voter, "no answer", "", "", "", "", m.Address, "", "", "")
 			continue
 		}
 		contact := age(m.LastContact)
 		if m.LastContact < 0 {
 			contact = "never"
 		}
-		t.row(m.ID, voter, roleOf(m.Leader), count(m.LastIndex), count(m.CommitIndex), count(m.AppliedIndex), contact, m.Address,
+		t.Row(m.ID, voter, roleOf(m.Leader), count(m.LastIndex), count(m.CommitIndex), count(m.AppliedIndex), contact, m.Address,
 			m.Term, count(m.SnapshotIndex), words.Size(m.StoreBytes))
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // tolerates formats how many failures are tolerated.
@@ -211,21 +212,21 @@ that node.`,
 
 func finalizeUpgrade(cmd *cobra.Command, g *globals, req api.FinalizeUpgrade) error {
 	ask := func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) }
-	return answer(cmd, g, ask, func(u *api.Upgrade) view {
-		return view{object: u, names: []string{fmt.Sprint(u.Level)}, text: func(p *page) { upgradeText(p, u, req.DryRun) }}
+	return answer(cmd, g, ask, func(u *api.Upgrade) output.View {
+		return output.View{Object: u, Names: []string{fmt.Sprint(u.Level)}, Text: func(p *output.Page) { upgradeText(p, u, req.DryRun) }}
 	})
 }
 
-func upgradeText(p *page, u *api.Upgrade, dry bool) {
+func upgradeText(p *output.Page, u *api.Upgrade, dry bool) {
 	switch {
 	case !dry:
-		p.line("feature level %d", u.Level)
+		p.Line("feature level %d", u.Level)
 	case u.Finalized:
-		p.line("feature level %d: nothing to do", u.Level)
+		p.Line("feature level %d: nothing to do", u.Level)
 	case len(u.Lagging)+len(u.Unregistered) > 0:
-		p.line("feature level %d cannot be raised to %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
+		p.Line("feature level %d cannot be raised to %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
 	default:
-		p.line("dry run: feature level %d would be raised to %d", u.Level, u.Target)
+		p.Line("dry run: feature level %d would be raised to %d", u.Level, u.Target)
 	}
 }
 
@@ -287,8 +288,8 @@ func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 		}
 		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
 	}
-	return answer(cmd, g, ask, func(b *api.Balance) view {
-		return view{object: b, names: balanceNames(b), text: func(p *page) { balanceText(p, b) }}
+	return answer(cmd, g, ask, func(b *api.Balance) output.View {
+		return output.View{Object: b, Names: balanceNames(b), Text: func(p *output.Page) { balanceText(p, b) }}
 	})
 }
 
@@ -298,30 +299,30 @@ func balanceNames(b *api.Balance) []string {
 	return append(names, listing.Names(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)
 }
 
-func balanceText(p *page, b *api.Balance) {
-	t := newTable("NODE", "STATE", "ZONE", "LEADERS", "PREFERRED", "REPLICAS")
+func balanceText(p *output.Page, b *api.Balance) {
+	t := output.NewTable("NODE", "STATE", "ZONE", "LEADERS", "PREFERRED", "REPLICAS")
 	for _, n := range b.Nodes {
-		t.row(n.ID, n.State, n.Zone, n.Leaders, n.Preferred, n.Replicas)
+		t.Row(n.ID, n.State, n.Zone, n.Leaders, n.Preferred, n.Replicas)
 	}
-	p.table(t)
-	p.line("")
+	p.Table(t)
+	p.Line("")
 	if len(b.Leaders)+len(b.Moves) == 0 {
-		p.line("balanced: nothing to do")
+		p.Line("balanced: nothing to do")
 		return
 	}
-	c := newTable("PARTITION", "CHANGE", "FROM", "TO")
+	c := output.NewTable("PARTITION", "CHANGE", "FROM", "TO")
 	for _, m := range b.Leaders {
-		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "leader", m.From, m.To)
+		c.Row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "leader", m.From, m.To)
 	}
 	for _, m := range b.Moves {
-		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "replicas", list(m.From), list(m.To))
+		c.Row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "replicas", list(m.From), list(m.To))
 	}
-	p.table(c)
-	p.line("")
+	p.Table(c)
+	p.Line("")
 	done := fmt.Sprintf("%s, %s", plural(len(b.Leaders), "leadership"), plural(len(b.Moves), "partition"))
 	if b.Started {
-		p.line("%s: started", done)
+		p.Line("%s: started", done)
 		return
 	}
-	p.line("%s could move; nothing was changed. Apply with --leaders and --replicas", done)
+	p.Line("%s could move; nothing was changed. Apply with --leaders and --replicas", done)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -28,7 +29,7 @@ one on a node that is down.`,
 			}
 			all = slices.DeleteFunc(all, func(q api.Partition) bool { return q.Topic != at.topic })
 		}
-		return answer(cmd, g, g.client.Nodes, func(nodes []api.Node) view { return mapView(all, nodes) })
+		return answer(cmd, g, g.client.Nodes, func(nodes []api.Node) output.View { return mapView(all, nodes) })
 	})
 }
 
@@ -42,7 +43,7 @@ type mappedPartition struct {
 // markOf are the letters of a map.
 var markOf = map[string]string{"leader": "L", "in_sync": "I", "out_of_sync": "o", "adding": "a", "removing": "r", "down": "x", "": "."}
 
-func mapView(partitions []api.Partition, nodes []api.Node) view {
+func mapView(partitions []api.Partition, nodes []api.Node) output.View {
 	header, leaders, replicas := []string{"PARTITION"}, []any{"leaders"}, []any{"replicas"}
 	for _, n := range nodes {
 		header, leaders, replicas = append(header, n.ID), append(leaders, n.Leaders), append(replicas, n.Replicas)
@@ -64,21 +65,20 @@ func mapView(partitions []api.Partition, nodes []api.Node) view {
 		Nodes      []string          `json:"nodes"`
 		Partitions []mappedPartition `json:"partitions"`
 	}{listing.Names(nodes, func(n api.Node) string { return n.ID }), rows}
-	t := newTable(header...)
-	return listView(object, rows, name, t, func(r mappedPartition) []any {
+	t := output.NewTable(header...)
+	return output.List(object, rows, name, t, func(r mappedPartition) []any {
 		cells := []any{name(r)}
 		for _, n := range nodes {
 			cells = append(cells, markOf[r.Replicas[n.ID]])
 		}
 		return cells
-	}, func(p *page) {
-		p.line("")
-		p.line("L leader   I in sync   o out of sync   a being added   r being removed   x node down")
-		sums := newTable(header...)
-		sums.header = append([]string{"ALL TOPICS"}, header[1:]...)
-		sums.row(leaders...)
-		sums.row(replicas...)
-		p.details(sums)
+	}, func(p *output.Page) {
+		p.Line("")
+		p.Line("L leader   I in sync   o out of sync   a being added   r being removed   x node down")
+		sums := output.NewTable(append([]string{"ALL TOPICS"}, header[1:]...)...)
+		sums.Row(leaders...)
+		sums.Row(replicas...)
+		p.Details(sums)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/bundle"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -102,14 +103,14 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 	return nil
 }
 
-func bundleView(file string, index *bundle.Index) view {
-	return view{object: index, names: []string{file}, text: func(p *page) {
+func bundleView(file string, index *bundle.Index) output.View {
+	return output.View{Object: index, Names: []string{file}, Text: func(p *output.Page) {
 		for _, f := range index.Files {
 			if f.Error != "" {
-				p.line("missing: %s: %s", f.Name, f.Error)
+				p.Line("missing: %s: %s", f.Name, f.Error)
 			}
 		}
-		p.line("%s written: %s, %d missing", file, plural(len(index.Files)-index.Failures, "file"), index.Failures)
+		p.Line("%s written: %s, %d missing", file, plural(len(index.Files)-index.Failures, "file"), index.Failures)
 	}}
 }
 

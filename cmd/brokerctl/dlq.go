@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -37,10 +38,10 @@ func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter stri
 	ask := func(ctx context.Context) ([]api.DeadLetters, error) {
 		return api.DeadLettersOf(g.client).List(ctx, topic, channel, filter)
 	}
-	return answer(cmd, g, ask, func(all []api.DeadLetters) view {
+	return answer(cmd, g, ask, func(all []api.DeadLetters) output.View {
 		name := func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }
-		t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
-		return listView(api.DeadLetterList{Channels: all}, all, name, t, func(l api.DeadLetters) []any {
+		t := output.NewTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
+		return output.List(api.DeadLetterList{Channels: all}, all, name, t, func(l api.DeadLetters) []any {
 			return []any{
 				name(l), numberOr(l.MaxAttempts, ""), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
 				count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic,
@@ -70,9 +71,9 @@ func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter st
 	ask := func(ctx context.Context) ([]api.DeadLetter, error) {
 		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n, filter)
 	}
-	return answer(cmd, g, ask, func(letters []api.DeadLetter) view {
-		t := newTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
-		return listView(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
+	return answer(cmd, g, ask, func(letters []api.DeadLetter) output.View {
+		t := output.NewTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
+		return output.List(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
 			return []any{
 				place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), timeText(l.Timestamp), l.Origin.Attempts,
 				l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, g.bodyCell(l.Body),
@@ -185,7 +186,7 @@ func processDeadLetters(cmd *cobra.Command, g *globals, at target, s letterActio
 			g.env.pause(cmd.Context(), time.Second*time.Duration(part.Count)/time.Duration(s.perSecond))
 		}
 	}
-	return g.show(cmd, view{object: &total, names: []string{at.topic + "/" + at.channel}, text: func(p *page) { p.line("%s", resultText(s, &total)) }})
+	return g.show(cmd, output.View{Object: &total, Names: []string{at.topic + "/" + at.channel}, Text: func(p *output.Page) { p.Line("%s", resultText(s, &total)) }})
 }
 
 func resultText(s letterAction, d *api.DeadLetterResult) string {

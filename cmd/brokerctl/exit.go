@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -85,8 +86,8 @@ func (f *exitError) said(code, text string) {
 }
 
 // print writes the failure in the requested format.
-func (f *exitError) print(w io.Writer, as format) {
-	if as == formatJSON || as == formatNDJSON {
+func (f *exitError) print(w io.Writer, as output.Format) {
+	if as == output.FormatJSON || as == output.FormatNDJSON {
 		raw, err := json.Marshal(api.ErrorAnswer{Error: &f.answer})
 		if err == nil {
 			_, _ = fmt.Fprintf(w, "%s\n", raw) // an error of stderr cannot be reported

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/brokerd/brokerd/internal/golden"
+	"github.com/brokerd/brokerd/internal/output"
 )
 
 // goldenCommands are command lines whose output in every form is kept in testdata. The file name is
@@ -100,23 +101,23 @@ func goldenForms(t *testing.T, name string, args []string) {
 	t.Helper()
 	broker := newFakeBroker(t)
 	var got strings.Builder
-	for _, f := range formatNames() {
+	for _, f := range output.Formats() {
 		r := broker.brokerctl(t, append(args, "-o", f)...)
 		if r.exit != exitOK || r.stderr != "" {
 			t.Errorf("-o %s: exit %d, stderr %q", f, r.exit, r.stderr)
 		}
-		checkForm(t, format(f), r.stdout)
+		checkForm(t, output.Format(f), r.stdout)
 		fmt.Fprintf(&got, "$ brokerctl %s -o %s\n%s\n", strings.Join(args, " "), f, r.stdout)
 	}
 	golden.Compare(t, filepath.Join("testdata", name+".txt"), got.String())
 }
 
 // checkForm parses an output like a program would.
-func checkForm(t *testing.T, f format, text string) {
+func checkForm(t *testing.T, f output.Format, text string) {
 	t.Helper()
 	var err error
 	switch f {
-	case formatYAML:
+	case output.FormatYAML:
 		for dec := yaml.NewDecoder(strings.NewReader(text)); err == nil; {
 			var v map[string]any
 			err = dec.Decode(&v)
@@ -124,14 +125,14 @@ func checkForm(t *testing.T, f format, text string) {
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
-	case formatJSON, formatNDJSON:
+	case output.FormatJSON, output.FormatNDJSON:
 		for l := range strings.Lines(text) {
 			var v map[string]any
 			if err = json.Unmarshal([]byte(l), &v); err != nil {
 				break
 			}
 		}
-	case formatTable, formatWide, formatName, formatTemplate:
+	case output.FormatTable, output.FormatWide, output.FormatName, output.FormatTemplate:
 	}
 	if err != nil || text == "" {
 		t.Errorf("-o %s: %q: %v", f, text, err)

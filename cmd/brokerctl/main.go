@@ -6,8 +6,8 @@
 // consumer.
 //
 // The commands for one object have one file, and large commands a file of their own: an options
-// struct with addFlags and validate if it has flags, and a plain function that returns a view.
-// Only root.go prints.
+// struct with addFlags and validate if it has flags, and a plain function that returns an
+// output.View. Only root.go prints.
 package main
 
 import (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -44,7 +45,7 @@ func bodyText(body []byte, width int) string {
 
 // bodyCell formats a body for a table: truncated, unless the table is wide.
 func (g *globals) bodyCell(body []byte) string {
-	if g.format == formatWide {
+	if g.format == output.FormatWide {
 		return bodyText(body, 0)
 	}
 	return bodyText(body, bodyWidth)
@@ -57,21 +58,21 @@ func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0
 func place(m api.Peeked) string { return fmt.Sprintf("%d/%d", m.Partition, m.Seq) }
 
 // writeMessage prints one message of a stream: only the body, or with details in wide format.
-func (g *globals) writeMessage(p *page, m api.Peeked) error {
-	if g.format == formatYAML {
-		p.line("---")
+func (g *globals) writeMessage(p *output.Page, m api.Peeked) error {
+	if g.format == output.FormatYAML {
+		p.Line("---")
 	}
-	return view{
-		object: m,
-		names:  []string{m.ID},
-		text: func(p *page) {
-			if p.wide {
-				p.line("%s  %s  %s  %d  %s", place(m), m.ID, timeText(m.Timestamp), m.Attempts, bodyText(m.Body, 0))
+	return output.View{
+		Object: m,
+		Names:  []string{m.ID},
+		Text: func(p *output.Page) {
+			if p.Wide {
+				p.Line("%s  %s  %s  %d  %s", place(m), m.ID, timeText(m.Timestamp), m.Attempts, bodyText(m.Body, 0))
 				return
 			}
-			p.line("%s", m.Body)
+			p.Line("%s", m.Body)
 		},
-	}.write(p, g.format)
+	}.Write(p, g.format)
 }
 
 type peekOptions struct {
@@ -122,9 +123,9 @@ func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
 	return req, nil
 }
 
-func (g *globals) peekedView(messages []api.Peeked) view {
-	t := newTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
-	return listView(api.PeekedList{Messages: messages}, messages, func(m api.Peeked) string { return m.ID }, t, func(m api.Peeked) []any {
+func (g *globals) peekedView(messages []api.Peeked) output.View {
+	t := output.NewTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
+	return output.List(api.PeekedList{Messages: messages}, messages, func(m api.Peeked) string { return m.ID }, t, func(m api.Peeked) []any {
 		return []any{place(m), timeText(m.Timestamp), m.Attempts, m.State, m.ID, string(m.Headers), g.bodyCell(m.Body)}
 	})
 }
@@ -246,18 +247,18 @@ func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error
 	}, messageView)
 }
 
-func messageView(m *api.MessageDetail) view {
-	return view{object: m, names: []string{m.ID}, text: func(p *page) {
-		t := newTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
-		t.row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
-		p.table(t)
-		states := newTable("CHANNEL", "STATE", "ATTEMPTS")
+func messageView(m *api.MessageDetail) output.View {
+	return output.View{Object: m, Names: []string{m.ID}, Text: func(p *output.Page) {
+		t := output.NewTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
+		t.Row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
+		p.Table(t)
+		states := output.NewTable("CHANNEL", "STATE", "ATTEMPTS")
 		for _, c := range m.Channels {
-			states.row(c.Channel, c.State, c.Attempts)
+			states.Row(c.Channel, c.State, c.Attempts)
 		}
-		p.details(states)
-		p.line("")
-		p.line("%s", bodyText(m.Body, 0))
+		p.Details(states)
+		p.Line("")
+		p.Line("%s", bodyText(m.Body, 0))
 	}}
 }
 
@@ -285,14 +286,14 @@ func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) er
 	ask := func(ctx context.Context) (*api.FinishedMessage, error) {
 		return g.client.History.FinishMessage(ctx, o.topic, o.channel, id)
 	}
-	return answer(cmd, g, ask, func(m *api.FinishedMessage) view {
-		return view{object: m, names: []string{m.ID}, text: func(p *page) {
+	return answer(cmd, g, ask, func(m *api.FinishedMessage) output.View {
+		return output.View{Object: m, Names: []string{m.ID}, Text: func(p *output.Page) {
 			switch {
 			case g.quiet:
 			case m.Was == api.PeekFinished:
-				p.line("message %s was already finished in %s/%s", m.ID, m.Topic, m.Channel)
+				p.Line("message %s was already finished in %s/%s", m.ID, m.Topic, m.Channel)
 			default:
-				p.line("message %s finished in %s/%s, it was %s", m.ID, m.Topic, m.Channel, m.Was)
+				p.Line("message %s finished in %s/%s, it was %s", m.ID, m.Topic, m.Channel, m.Was)
 			}
 		}}
 	})
@@ -346,14 +347,14 @@ func publishAgain(cmd *cobra.Command, g *globals, o *oneMessage, text string, do
 		return err
 	}
 	ask := func(ctx context.Context) (*api.Published, error) { return do(ctx, id) }
-	return answer(cmd, g, ask, func(done *api.Published) view {
-		return view{object: done, names: done.IDs, text: func(p *page) {
+	return answer(cmd, g, ask, func(done *api.Published) output.View {
+		return output.View{Object: done, Names: done.IDs, Text: func(p *output.Page) {
 			to := done.Topic
 			if o.channel != "" {
 				to += "/" + o.channel
 			}
 			if !g.quiet {
-				p.line("message %s published to %s as %s", id, to, done.IDs[0])
+				p.Line("message %s published to %s as %s", id, to, done.IDs[0])
 			}
 		}}
 	})

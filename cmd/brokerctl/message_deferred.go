@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -96,13 +97,13 @@ func listDeferred(cmd *cobra.Command, g *globals, at target, q api.DeferredQuery
 			break
 		}
 	}
-	t := newTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
-	return g.show(cmd, listView(all, all.Messages, func(m api.DeferredMessage) string { return m.ID }, t, func(m api.DeferredMessage) []any {
+	t := output.NewTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
+	return g.show(cmd, output.List(all, all.Messages, func(m api.DeferredMessage) string { return m.ID }, t, func(m api.DeferredMessage) []any {
 		return []any{timeText(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why}
-	}, func(p *page) {
+	}, func(p *output.Page) {
 		if all.Next != "" && !g.quiet && all.Total > len(all.Messages) {
-			p.line("")
-			p.line("%s of %s deferred; more with --next %s", count(len(all.Messages)), count(all.Total), all.Next)
+			p.Line("")
+			p.Line("%s of %s deferred; more with --next %s", count(len(all.Messages)), count(all.Total), all.Next)
 		}
 	}))
 }
@@ -249,15 +250,15 @@ func (r *rescheduling) ask(cmd *cobra.Command, g *globals, at target, req api.Re
 }
 
 func (r *rescheduling) show(cmd *cobra.Command, g *globals, d *api.Rescheduled) error {
-	return g.show(cmd, view{
-		object: d,
-		names:  []string{d.Topic + "/" + d.Channel},
-		text: func(p *page) {
+	return g.show(cmd, output.View{
+		Object: d,
+		Names:  []string{d.Topic + "/" + d.Channel},
+		Text: func(p *output.Page) {
 			switch {
 			case d.DryRun:
-				p.line("dry run: %s of %s/%s would be %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, r.would)
+				p.Line("dry run: %s of %s/%s would be %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, r.would)
 			case !g.quiet:
-				p.line("%s of %s/%s %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, d.Action)
+				p.Line("%s of %s/%s %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, d.Action)
 			}
 		},
 	})

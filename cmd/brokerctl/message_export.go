@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/batching"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/topiclog"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
@@ -99,7 +100,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if err == nil {
 			err = r.Each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
 				result.Messages++
-				return writeJSON(out, exported{m.Partition, *backups.Stored(m)})
+				return output.WriteJSON(out, exported{m.Partition, *backups.Stored(m)})
 			})
 		}
 		if err == nil {
@@ -127,9 +128,9 @@ func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) erro
 		}
 		return nil
 	}
-	return g.show(cmd, view{object: r, names: []string{r.File}, text: func(p *page) {
+	return g.show(cmd, output.View{Object: r, Names: []string{r.File}, Text: func(p *output.Page) {
 		if !g.quiet {
-			p.line("%s", text)
+			p.Line("%s", text)
 		}
 	}})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/batching"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -106,12 +107,12 @@ func (o *importing) run(cmd *cobra.Command, g *globals, topic string) (err error
 		}
 		return err
 	}
-	return g.show(cmd, view{object: result, names: []string{topic}, text: func(p *page) {
+	return g.show(cmd, output.View{Object: result, Names: []string{topic}, Text: func(p *output.Page) {
 		switch {
 		case o.dry:
-			p.line("dry run: %s would be published to %s", plural(result.Messages, "message"), topic)
+			p.Line("dry run: %s would be published to %s", plural(result.Messages, "message"), topic)
 		case !g.quiet:
-			p.line("%s published to %s", plural(result.Messages, "message"), topic)
+			p.Line("%s published to %s", plural(result.Messages, "message"), topic)
 		}
 	}})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/batching"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -144,13 +145,13 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 	if err != nil && result.Messages == 0 {
 		return err
 	}
-	shown := g.show(cmd, view{
-		object: result,
-		names:  result.IDs,
-		text: func(p *page) {
+	shown := g.show(cmd, output.View{
+		Object: result,
+		Names:  result.IDs,
+		Text: func(p *output.Page) {
 			for _, q := range result.Partitions {
 				if !g.quiet {
-					p.line("published %s to %s/%d from offset %d", plural(q.Count, "message"), topic, q.Partition, q.FirstSeq)
+					p.Line("published %s to %s/%d from offset %d", plural(q.Count, "message"), topic, q.Partition, q.FirstSeq)
 				}
 			}
 		},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -63,9 +64,9 @@ func traceMessages(cmd *cobra.Command, g *globals, o traceOptions, text string) 
 		return err
 	}
 	ask := func(ctx context.Context) (*api.MessageTrace, error) { return g.client.Insights.Trace(ctx, o.topic, id) }
-	return answer(cmd, g, ask, func(m *api.MessageTrace) view {
+	return answer(cmd, g, ask, func(m *api.MessageTrace) output.View {
 		m.Events = o.chosen(m.Events)
-		return view{object: m, names: []string{m.ID}, text: func(p *page) {
+		return output.View{Object: m, Names: []string{m.ID}, Text: func(p *output.Page) {
 			timeLine(p, m)
 			traceNotes(p, m.Missing, m.Truncated)
 		}}
@@ -92,24 +93,24 @@ func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
 		names[i] = list.Messages[i].ID
 		list.Messages[i].Events = o.chosen(list.Messages[i].Events)
 	}
-	return g.show(cmd, view{object: list, names: names, text: func(p *page) {
+	return g.show(cmd, output.View{Object: list, Names: names, Text: func(p *output.Page) {
 		for i := range list.Messages {
 			if i > 0 {
-				p.line("")
+				p.Line("")
 			}
 			timeLine(p, &list.Messages[i])
 		}
 		if len(list.Messages) == 0 {
-			p.line("no traced message of topic %s matches", list.Topic)
+			p.Line("no traced message of topic %s matches", list.Topic)
 		}
 		traceNotes(p, list.Missing, list.Truncated)
 	}})
 }
 
 // timeLine shows the events of a message, each with the time since the previous one.
-func timeLine(p *page, m *api.MessageTrace) {
-	p.line("message %s, %s %d/%d", m.ID, m.Topic, m.Partition, m.Seq)
-	t := newTable("TIME", "AFTER", "NODE", "WHAT", "CHANNEL", "ATTEMPT", "CLIENT", "DETAILS")
+func timeLine(p *output.Page, m *api.MessageTrace) {
+	p.Line("message %s, %s %d/%d", m.ID, m.Topic, m.Partition, m.Seq)
+	t := output.NewTable("TIME", "AFTER", "NODE", "WHAT", "CHANNEL", "ATTEMPT", "CLIENT", "DETAILS")
 	var before time.Time
 	for i := range m.Events {
 		e := &m.Events[i]
@@ -122,9 +123,9 @@ func timeLine(p *page, m *api.MessageTrace) {
 		if e.Attempt > 0 {
 			attempt = fmt.Sprint(e.Attempt)
 		}
-		t.row(timeText(e.Time), after, e.Node, e.What, e.Channel, attempt, bodyText([]byte(e.Consumer+e.Publisher), 0), eventDetails(e))
+		t.Row(timeText(e.Time), after, e.Node, e.What, e.Channel, attempt, bodyText([]byte(e.Consumer+e.Publisher), 0), eventDetails(e))
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 func eventDetails(e *api.TraceEvent) string {
@@ -145,11 +146,11 @@ func eventDetails(e *api.TraceEvent) string {
 }
 
 // traceNotes lists what is missing.
-func traceNotes(p *page, missing []string, truncated bool) {
+func traceNotes(p *output.Page, missing []string, truncated bool) {
 	if len(missing) > 0 {
-		p.line("incomplete: no answer from %s", strings.Join(missing, ", "))
+		p.Line("incomplete: no answer from %s", strings.Join(missing, ", "))
 	}
 	if truncated {
-		p.line("incomplete: only the first events are shown")
+		p.Line("incomplete: only the first events are shown")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/settings"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -25,13 +26,13 @@ func newNodeCommand(g *globals) *cobra.Command {
 }
 
 // nodeTable shows nodes, one per line.
-func nodeTable(p *page, nodes []api.Node) {
-	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS", "+LEVELS")
+func nodeTable(p *output.Page, nodes []api.Node) {
+	t := output.NewTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS", "+LEVELS")
 	for _, n := range nodes {
-		t.row(n.ID, stateOf(n), voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
+		t.Row(n.ID, stateOf(n), voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
 			n.Intent, n.Leaders, n.Replicas, levels(n.Levels))
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // levels formats the feature levels that a program supports.
@@ -68,12 +69,12 @@ func newNodeListCommand(g *globals) *cobra.Command {
 	}
 }
 
-func nodesView(nodes []api.Node) view {
-	return view{
-		object: api.NodeList{Nodes: nodes},
-		lines:  listing.Lines(nodes),
-		names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
-		text:   func(p *page) { nodeTable(p, nodes) },
+func nodesView(nodes []api.Node) output.View {
+	return output.View{
+		Object: api.NodeList{Nodes: nodes},
+		Lines:  listing.Lines(nodes),
+		Names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
+		Text:   func(p *output.Page) { nodeTable(p, nodes) },
 	}
 }
 
@@ -98,17 +99,17 @@ func newNodeDescribeCommand(g *globals) *cobra.Command {
 }
 
 // nodeView shows a node and its roles in the partitions.
-func nodeView(n *api.NodeDetail) view {
-	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+func nodeView(n *api.NodeDetail) output.View {
+	return output.View{Object: n, Names: []string{n.ID}, Text: func(p *output.Page) {
 		nodeLine(p, n)
-		t := newTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
+		t := output.NewTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
 		for _, q := range n.Partitions {
-			t.row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
+			t.Row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
 		}
-		p.details(t)
+		p.Details(t)
 		if text := nodeLeft(n); text != "" {
-			p.line("")
-			p.line("remaining: %s", text)
+			p.Line("")
+			p.Line("remaining: %s", text)
 		}
 		deletedLine(p, n)
 		troubleLines(p, n.Troubles)
@@ -117,9 +118,9 @@ func nodeView(n *api.NodeDetail) view {
 }
 
 // deletedLine says what happens to deleted topics when the node is removed.
-func deletedLine(p *page, n *api.NodeDetail) {
+func deletedLine(p *output.Page, n *api.NodeDetail) {
 	if text := deletedAt(n); text != "" {
-		p.line("deleted topics: %s", text)
+		p.Line("deleted topics: %s", text)
 	}
 }
 
@@ -136,21 +137,21 @@ func deletedAt(n *api.NodeDetail) string {
 }
 
 // nodeSummary shows a node in one line, and its remaining work.
-func nodeSummary(n *api.NodeDetail) view {
-	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+func nodeSummary(n *api.NodeDetail) output.View {
+	return output.View{Object: n, Names: []string{n.ID}, Text: func(p *output.Page) {
 		nodeLine(p, n)
 		if text := nodeLeft(n); text != "" {
-			p.line("remaining: %s", text)
+			p.Line("remaining: %s", text)
 		}
 		deletedLine(p, n)
 		troubleLines(p, n.Troubles)
 	}}
 }
 
-func nodeLine(p *page, n *api.NodeDetail) {
-	t := newTable("NODE", "STATE", "WANTED", "LEADERS", "REPLICAS", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+HOST", "+INCARNATION")
-	t.row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
-	p.table(t)
+func nodeLine(p *output.Page, n *api.NodeDetail) {
+	t := output.NewTable("NODE", "STATE", "WANTED", "LEADERS", "REPLICAS", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+HOST", "+INCARNATION")
+	t.Row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voterText(n.Voter), n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
+	p.Table(t)
 }
 
 func roleOf(leader bool) string {
@@ -241,20 +242,20 @@ func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) er
 	}
 	v := nodeSummary(n)
 	if o.req.DryRun {
-		v.text = func(p *page) {
-			p.line("dry run: draining %s transfers %s to other nodes", id, plural(n.Leaders, "leadership"))
+		v.Text = func(p *output.Page) {
+			p.Line("dry run: draining %s transfers %s to other nodes", id, plural(n.Leaders, "leadership"))
 		}
 	}
-	return g.show(cmd, v.then(func(p *page) { stopLine(p, n) }))
+	return g.show(cmd, v.Then(func(p *output.Page) { stopLine(p, n) }))
 }
 
 // stopLine warns of what stopping a node now would break.
-func stopLine(p *page, n *api.NodeDetail) {
+func stopLine(p *output.Page, n *api.NodeDetail) {
 	if len(n.IfStopped) == 0 {
 		return
 	}
 	names := listing.Names(n.IfStopped, func(t api.Trouble) string { return fmt.Sprintf("%s/%d", t.Topic, t.Partition) })
-	p.line("warning: do not stop %s now: %s would have no leader or too few in-sync replicas, and refuse messages: %s",
+	p.Line("warning: do not stop %s now: %s would have no leader or too few in-sync replicas, and refuse messages: %s",
 		n.ID, plural(len(n.IfStopped), "partition"), health.Names(names))
 }
 
@@ -342,7 +343,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			return err
 		}
 	}
-	return g.show(cmd, nodeSummary(n).then(func(p *page) {
+	return g.show(cmd, nodeSummary(n).Then(func(p *output.Page) {
 		if n.Removable && !g.quiet {
 			stop := "stop it, then "
 			if n.State == api.NodeDown {
@@ -352,7 +353,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			if len(n.OnlyCopies) > 0 {
 				holds = "nothing but the only copy of deleted topics (" + strings.Join(n.OnlyCopies, " ") + ")"
 			}
-			p.line("%s holds %s; next: %sbrokerctl node remove %s", n.ID, holds, stop, n.ID)
+			p.Line("%s holds %s; next: %sbrokerctl node remove %s", n.ID, holds, stop, n.ID)
 		}
 	}))
 }
@@ -421,11 +422,11 @@ func removeNode(cmd *cobra.Command, g *globals, req api.RemoveNode, sure confirm
 	if err != nil {
 		return err
 	}
-	return g.show(cmd, view{object: r, names: []string{id}, text: func(p *page) {
+	return g.show(cmd, output.View{Object: r, Names: []string{id}, Text: func(p *output.Page) {
 		if !g.quiet {
-			p.line("node %s removed", id)
+			p.Line("node %s removed", id)
 			if len(lost) > 0 {
-				p.line("deleted topics that can no longer be restored: %s", strings.Join(lost, " "))
+				p.Line("deleted topics that can no longer be restored: %s", strings.Join(lost, " "))
 			}
 		}
 	}})

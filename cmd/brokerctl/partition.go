@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -69,14 +70,14 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 		}
 	}
 	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
-	t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
+	t := output.NewTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
 	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
-	return g.show(cmd, listView(object, partitions, partitionName, t, func(q api.Partition) []any {
+	return g.show(cmd, output.List(object, partitions, partitionName, t, func(q api.Partition) []any {
 		return []any{
 			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), words.Size(q.Bytes),
 			q.Epoch, count(q.LogStart), count(q.LogEnd),
 		}
-	}, func(p *page) { p.missing(missing) }))
+	}, func(p *output.Page) { missingNote(p, missing) }))
 }
 
 func newPartitionDescribeCommand(g *globals) *cobra.Command {
@@ -88,17 +89,17 @@ func newPartitionDescribeCommand(g *globals) *cobra.Command {
 }
 
 // partitionView shows a partition and its replicas.
-func partitionView(d *api.PartitionDetail) view {
-	return view{object: d, names: []string{partitionName(d.Partition)}, text: func(p *page) {
-		t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
-		t.row(partitionName(d.Partition), leader(d.Partition), list(d.Replicas), list(d.ISR), d.Epoch,
+func partitionView(d *api.PartitionDetail) output.View {
+	return output.View{Object: d, Names: []string{partitionName(d.Partition)}, Text: func(p *output.Page) {
+		t := output.NewTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+		t.Row(partitionName(d.Partition), leader(d.Partition), list(d.Replicas), list(d.ISR), d.Epoch,
 			count(d.LogStart), count(d.CommittedEnd), count(d.LogEnd), words.Size(d.Bytes))
-		p.table(t)
-		p.line("")
+		p.Table(t)
+		p.Line("")
 		copyTable(p, d)
 		if len(d.Adding)+len(d.Removing) > 0 {
-			p.line("")
-			p.line("moving: adding %s, removing %s%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
+			p.Line("")
+			p.Line("moving: adding %s, removing %s%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
 		}
 		troubleLines(p, d.Troubles)
 	}}
@@ -111,11 +112,11 @@ func prefixed(prefix, text string) string {
 	return prefix + text
 }
 
-func copyTable(p *page, d *api.PartitionDetail) {
-	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND", "+CHECKED")
+func copyTable(p *output.Page, d *api.PartitionDetail) {
+	t := output.NewTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND", "+CHECKED")
 	for _, c := range d.Copies {
 		if !c.Answered {
-			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "", "")
+			t.Row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "", "")
 			continue
 		}
 		lag, rate, state := "", "", c.State
@@ -131,10 +132,10 @@ func copyTable(p *page, d *api.PartitionDetail) {
 				rate = words.Size(c.BytesPerSecond) + "/s"
 			}
 		}
-		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), words.Size(c.Bytes),
+		t.Row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), words.Size(c.Bytes),
 			lag, rate, state, behind(c.BehindFor), checked(c))
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // checked formats when a copy was last scrubbed completely, and how much of it has been read
@@ -279,13 +280,13 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 	name := func(d api.PartitionDigest) string {
 		return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
 	}
-	t := newTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
-	err = g.show(cmd, listView(v, v.Partitions, name, t, func(d api.PartitionDigest) []any {
+	t := output.NewTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
+	err = g.show(cmd, output.List(v, v.Partitions, name, t, func(d api.PartitionDigest) []any {
 		return []any{d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests)}
-	}, func(p *page) {
+	}, func(p *output.Page) {
 		for _, d := range v.Partitions {
 			for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
-				p.line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
+				p.Line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
 			}
 		}
 	}))

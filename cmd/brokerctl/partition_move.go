@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -95,7 +96,7 @@ func showDryRun[T any](cmd *cobra.Command, g *globals, check func(context.Contex
 	if err != nil {
 		return err
 	}
-	return g.show(cmd, view{object: d, names: []string{name}, text: func(p *page) { p.line("dry run: %s", what) }})
+	return g.show(cmd, output.View{Object: d, Names: []string{name}, Text: func(p *output.Page) { p.Line("dry run: %s", what) }})
 }
 
 // moved reports whether a partition's move is complete.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -101,35 +102,35 @@ func lostWith(r *api.Repair, req api.RepairPartition) string {
 	return "an in-sync replica reaches as far, but may hold different messages"
 }
 
-func repairView(r *api.Repair) view {
+func repairView(r *api.Repair) output.View {
 	name := partitionName(api.Partition{Topic: r.Topic, Partition: r.Partition})
-	return view{object: r, names: []string{name}, text: func(p *page) {
-		t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "STATE")
+	return output.View{Object: r, Names: []string{name}, Text: func(p *output.Page) {
+		t := output.NewTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "STATE")
 		for _, c := range r.Copies {
 			if !c.Open {
-				t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), "", "", "", "not open; see the node's log")
+				t.Row(c.Node, roleOf(c.Leader), yesNo(c.InSync), "", "", "", "not open; see the node's log")
 				continue
 			}
-			t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), repairState(c))
+			t.Row(c.Node, roleOf(c.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), repairState(c))
 		}
-		p.table(t)
+		p.Table(t)
 		for _, c := range r.Copies {
 			damageLines(p, c.Node, c.Damage)
 		}
 		if len(r.SetAside) > 0 {
-			p.line("")
-			t := newTable("SET ASIDE ON", "NAME", "FIRST", "COMMITTED", "END", "WAITS", "KEPT BECAUSE", "+PATH")
+			p.Line("")
+			t := output.NewTable("SET ASIDE ON", "NAME", "FIRST", "COMMITTED", "END", "WAITS", "KEPT BECAUSE", "+PATH")
 			for _, s := range r.SetAside {
-				t.row(s.Node, s.Name, count(s.LogStart), count(s.CommittedEnd), count(s.LogEnd), map[bool]string{true: "yes", false: "no"}[s.Waits], s.Why+prefixed(": ", s.Unreadable), s.Path)
+				t.Row(s.Node, s.Name, count(s.LogStart), count(s.CommittedEnd), count(s.LogEnd), map[bool]string{true: "yes", false: "no"}[s.Waits], s.Why+prefixed(": ", s.Unreadable), s.Path)
 			}
-			p.table(t)
+			p.Table(t)
 			for _, s := range r.SetAside {
 				damageLines(p, s.Node, s.Damage)
 			}
 		}
 		if len(r.MissingNodes) > 0 {
-			p.line("")
-			p.line("warning: no answer from %s: copies there are not listed", list(r.MissingNodes))
+			p.Line("")
+			p.Line("warning: no answer from %s: copies there are not listed", list(r.MissingNodes))
 		}
 	}}
 }
@@ -148,12 +149,12 @@ func repairState(c api.RepairCopy) string {
 }
 
 // damageLines lists damaged ranges.
-func damageLines(p *page, node string, all []api.DamageRange) {
+func damageLines(p *output.Page, node string, all []api.DamageRange) {
 	for _, d := range all {
 		offsets := fmt.Sprintf("offsets %d to %d cannot be read", d.From, d.Next-1)
 		if d.From == d.Next {
 			offsets = "no offsets lost"
 		}
-		p.line("corrupt on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
+		p.Line("corrupt on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/rolling"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -198,26 +199,26 @@ func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
 	return f
 }
 
-func rollingView(results []rolling.Result) view {
-	return view{
-		object: struct {
+func rollingView(results []rolling.Result) output.View {
+	return output.View{
+		Object: struct {
 			Nodes []rolling.Result `json:"nodes"`
 		}{results},
-		lines: listing.Lines(results),
-		names: listing.Names(results, func(r rolling.Result) string { return r.Node }),
-		text: func(p *page) {
-			t := newTable("NODE", "RESULT", "VERSION", "TOOK", "+COMMAND")
+		Lines: listing.Lines(results),
+		Names: listing.Names(results, func(r rolling.Result) string { return r.Node }),
+		Text: func(p *output.Page) {
+			t := output.NewTable("NODE", "RESULT", "VERSION", "TOOK", "+COMMAND")
 			for _, r := range results {
 				version := r.Version
 				if r.VersionBefore != r.Version {
 					version = r.VersionBefore + " -> " + r.Version
 				}
-				t.row(r.Node, r.Result, version, age(api.Duration(time.Duration(r.TookMS)*time.Millisecond)), r.Command)
+				t.Row(r.Node, r.Result, version, age(api.Duration(time.Duration(r.TookMS)*time.Millisecond)), r.Command)
 			}
-			p.table(t)
+			p.Table(t)
 			for _, r := range results {
-				if r.Command != "" && !p.wide {
-					p.line("%s: %s", r.Node, r.Command)
+				if r.Command != "" && !p.Wide {
+					p.Line("%s: %s", r.Node, r.Command)
 				}
 			}
 		},

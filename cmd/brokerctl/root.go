@@ -15,8 +15,10 @@ import (
 	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/generate"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // environment is the program's environment.
@@ -44,7 +46,7 @@ type globals struct {
 	watch     time.Duration // 0: once
 	access    accessctl.Options
 
-	format  format
+	format  output.Format
 	program *template.Template // of -o go-template
 	client  *api.Client
 }
@@ -68,7 +70,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	}
 	f := diagnose(ctx, err)
 	if !f.shown {
-		f.print(env.stderr, format(g.output)) // an invalid format is not JSON either
+		f.print(env.stderr, output.Format(g.output)) // an invalid format is not JSON either
 		if isCheck(cmd) {
 			return checkExit(f.exit)
 		}
@@ -126,7 +128,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringArrayVar(&g.addresses, "addr", nil,
 		"`URL` of a node; repeat to add more, tried in order if one does not respond\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
-	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", ")+", "+string(formatTemplate)+"=TEMPLATE")
+	f.StringVarP(&g.output, "output", "o", string(output.FormatTable), "`FORMAT`: "+strings.Join(output.Formats(), ", ")+", "+string(output.FormatTemplate)+"=TEMPLATE")
 	g.timeout = defaultTimeout
 	durationVar(f, &g.timeout, "timeout", "timeout of a request")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
@@ -135,7 +137,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.reason, "reason", "", "reason for a change, as `TEXT` for the audit log")
 	g.addWatch(root)
 	g.access.AddFlags(f)
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 // prepare validates the global options before any command.
@@ -148,13 +150,13 @@ func (g *globals) prepare() error {
 
 // prepareFormat validates the options that need no node.
 func (g *globals) prepareFormat() error {
-	f, err := parseFormat(g.output)
+	f, err := output.ParseFormat(g.output)
 	if err != nil {
 		return err
 	}
 	g.format = f
-	if f == formatTemplate {
-		if g.program, err = parseTemplate(g.output); err != nil {
+	if f == output.FormatTemplate {
+		if g.program, err = output.ParseTemplate(g.output); err != nil {
 			return err
 		}
 	}
@@ -198,7 +200,7 @@ func query[T any](ctx context.Context, g *globals, f func(context.Context) (T, e
 }
 
 // answer sends a request and prints the result.
-func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T, error), show func(T) view) error {
+func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T, error), show func(T) output.View) error {
 	v, err := query(cmd.Context(), g, ask)
 	if err != nil {
 		return err
@@ -207,21 +209,17 @@ func answer[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (T,
 }
 
 // page returns the output of a command.
-func (g *globals) page(cmd *cobra.Command) *page {
-	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders, program: g.program}
+func (g *globals) page(cmd *cobra.Command) *output.Page {
+	return output.NewPage(cmd.OutOrStdout(), g.format == output.FormatWide, !g.noHeaders, g.program)
 }
 
 // show prints the result of a command.
-func (g *globals) show(cmd *cobra.Command, v view) error {
+func (g *globals) show(cmd *cobra.Command, v output.View) error {
 	if g.sortBy != "" {
-		v.order = g.sortBy
+		v.Order = g.sortBy
 	}
-	v, err := v.arranged(g.format)
-	if err != nil {
-		return err
-	}
-	if err := v.write(g.page(cmd), g.format); err != nil {
-		if _, ours := errors.AsType[*exitError](err); ours {
+	if err := v.Write(g.page(cmd), g.format); err != nil {
+		if api.CodeOf(err) == failure.Usage {
 			return err
 		}
 		return fmt.Errorf("write output: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/snapshots"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -91,10 +92,10 @@ func readSnapshot(file string, content []byte) (*snapshotResult, error) {
 	return &snapshotResult{file, s}, nil
 }
 
-func (r *snapshotResult) view() view {
-	return view{object: r, names: []string{r.File}, text: func(p *page) {
-		t := newTable("CLUSTER", "INDEX", "LEVEL", "NODES", "TOPICS", "PARTITIONS", "CHANNELS", "DELETED TOPICS", "BYTES")
-		t.row(r.ClusterID, r.Index, r.Level, r.Nodes, r.Topics, r.Partitions, r.Channels, r.Deleted, r.Bytes)
-		p.table(t)
+func (r *snapshotResult) view() output.View {
+	return output.View{Object: r, Names: []string{r.File}, Text: func(p *output.Page) {
+		t := output.NewTable("CLUSTER", "INDEX", "LEVEL", "NODES", "TOPICS", "PARTITIONS", "CHANNELS", "DELETED TOPICS", "BYTES")
+		t.Row(r.ClusterID, r.Index, r.Level, r.Nodes, r.Topics, r.Partitions, r.Channels, r.Deleted, r.Bytes)
+		p.Table(t)
 	}}
 }

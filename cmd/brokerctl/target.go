@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -98,11 +99,11 @@ func missingOf[T any](all []T, of func(T) []string) (missing []string) {
 	return missing
 }
 
-// missing prints a warning about nodes that lead partitions and did not respond.
-func (p *page) missing(nodes []string) {
+// missingNote prints a warning about nodes that lead partitions and did not respond.
+func missingNote(p *output.Page, nodes []string) {
 	if len(nodes) > 0 {
-		p.line("")
-		p.line("warning: no answer from %s: partitions led there are not included", list(nodes))
+		p.Line("")
+		p.Line("warning: no answer from %s: partitions led there are not included", list(nodes))
 	}
 }
 
@@ -122,9 +123,9 @@ func (g *globals) change(cmd *cobra.Command, at target, action string, do func(c
 	if d.Channel != "" {
 		kind, name = "channel", d.Topic+"/"+d.Channel
 	}
-	return g.show(cmd, view{object: d, names: []string{name}, text: func(p *page) {
+	return g.show(cmd, output.View{Object: d, Names: []string{name}, Text: func(p *output.Page) {
 		if !g.quiet {
-			p.line("%s %s %s", kind, name, d.Action)
+			p.Line("%s %s %s", kind, name, d.Action)
 		}
 	}})
 }
@@ -163,27 +164,27 @@ func planVar(cmd *cobra.Command, dry *bool) {
 	cmd.Flags().BoolVar(dry, "dry-run", false, "check whether it is possible, and show the result, without changing anything")
 }
 
-// dry says that nothing was changed, if that is so.
-func (v view) dry(is bool) view {
+// withDryRun adds that nothing was changed, if that is so.
+func withDryRun(v output.View, is bool) output.View {
 	if !is {
 		return v
 	}
-	return v.then(func(p *page) { p.line("dry run: nothing was changed") })
+	return v.Then(func(p *output.Page) { p.Line("dry run: nothing was changed") })
 }
 
 // try shows what a command, empty or delete, would be of, if the cluster permits it.
 func (g *globals) try(cmd *cobra.Command, at target, warning string) error {
-	said := func(p *page) { p.line("dry run: %s", warning) }
+	said := func(p *output.Page) { p.Line("dry run: %s", warning) }
 	if at.channel == "" {
 		ask := func(ctx context.Context) (*api.Topic, error) {
 			return g.client.Trash.TryTopic(ctx, cmd.Name(), at.topic)
 		}
-		return answer(cmd, g, ask, func(t *api.Topic) view { return topicDetails(t).then(said) })
+		return answer(cmd, g, ask, func(t *api.Topic) output.View { return topicDetails(t).Then(said) })
 	}
 	ask := func(ctx context.Context) (*api.Channel, error) {
 		return g.client.Trash.TryChannel(ctx, cmd.Name(), at.topic, at.channel)
 	}
-	return answer(cmd, g, ask, func(c *api.Channel) view { return channelView(c).then(said) })
+	return answer(cmd, g, ask, func(c *api.Channel) output.View { return channelView(c).Then(said) })
 }
 
 // confirmation guards what cannot be undone, or only with effort or for a time.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
@@ -49,20 +50,20 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 		return usageError("--once and --watch are mutually exclusive")
 	}
 	once := func() error {
-		ordered := func(v view, column string) view {
-			v.order, v.rows = column, o.rows
+		ordered := func(v output.View, column string) output.View {
+			v.Order, v.Rows = column, o.rows
 			return v
 		}
 		switch {
 		case o.topics:
-			return answer(cmd, g, g.client.Topics, func(t []api.Topic) view { return ordered(topTopics(t), "bytes") })
+			return answer(cmd, g, g.client.Topics, func(t []api.Topic) output.View { return ordered(topTopics(t), "bytes") })
 		case o.nodes:
-			return answer(cmd, g, g.client.Nodes, func(n []api.Node) view { return ordered(topNodes(n), "leaders") })
+			return answer(cmd, g, g.client.Nodes, func(n []api.Node) output.View { return ordered(topNodes(n), "leaders") })
 		case o.clients:
-			return answer(cmd, g, g.client.Insights.Consumers, func(c *api.ConsumerList) view { return ordered(topClients(c), "in-flight") })
+			return answer(cmd, g, g.client.Insights.Consumers, func(c *api.ConsumerList) output.View { return ordered(topClients(c), "in-flight") })
 		}
 		ask := func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, "", "") }
-		return answer(cmd, g, ask, func(lag *api.Lag) view { return ordered(lagView(lag), "depth") })
+		return answer(cmd, g, ask, func(lag *api.Lag) output.View { return ordered(lagView(lag), "depth") })
 	}
 	if o.once || g.watch > 0 { // --watch runs the loop
 		return once()
@@ -70,30 +71,32 @@ func top(cmd *cobra.Command, g *globals, o topOptions) error {
 	return g.repeat(cmd, defaultWatch, once)
 }
 
-func topNodes(nodes []api.Node) view {
-	t := newTable("NODE", "STATE", "LEADERS", "REPLICAS", "VERSION", "+ZONE", "+HTTP")
-	return listView(api.NodeList{Nodes: nodes}, nodes, func(n api.Node) string { return n.ID }, t, func(n api.Node) []any {
+func topNodes(nodes []api.Node) output.View {
+	t := output.NewTable("NODE", "STATE", "LEADERS", "REPLICAS", "VERSION", "+ZONE", "+HTTP")
+	return output.List(api.NodeList{Nodes: nodes}, nodes, func(n api.Node) string { return n.ID }, t, func(n api.Node) []any {
 		return []any{n.ID, n.State, count(n.Leaders), count(n.Replicas), n.Version, n.Zone, n.HTTPAddress}
 	})
 }
 
-func topTopics(topics []api.Topic) view {
-	t := newTable("TOPIC", "BYTES", "PUBLISHED", "PARTITIONS", "CHANNELS", "WAITING")
-	return listView(api.TopicList{Topics: topics}, topics, func(t api.Topic) string { return t.Name }, t, func(x api.Topic) []any {
+func topTopics(topics []api.Topic) output.View {
+	t := output.NewTable("TOPIC", "BYTES", "PUBLISHED", "PARTITIONS", "CHANNELS", "WAITING")
+	return output.List(api.TopicList{Topics: topics}, topics, func(t api.Topic) string { return t.Name }, t, func(x api.Topic) []any {
 		waiting := x.Depth
 		for _, c := range x.Channels {
 			waiting += c.Depth
 		}
 		return []any{x.Name, words.Size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting)}
-	}, func(p *page) { p.missing(missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })) })
+	}, func(p *output.Page) {
+		missingNote(p, missingOf(topics, func(t api.Topic) []string { return t.MissingNodes }))
+	})
 }
 
-func topClients(all *api.ConsumerList) view {
-	t := newTable("CONSUMER", "CLIENT", "TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "FINISHED", "REQUEUED", "TIMED OUT", "+USER AGENT", "+HOST")
-	return listView(all, all.Consumers, func(c api.TopicConsumer) string { return c.Address }, t, func(c api.TopicConsumer) []any {
+func topClients(all *api.ConsumerList) output.View {
+	t := output.NewTable("CONSUMER", "CLIENT", "TOPIC", "CHANNEL", "READY", "IN-FLIGHT", "FINISHED", "REQUEUED", "TIMED OUT", "+USER AGENT", "+HOST")
+	return output.List(all, all.Consumers, func(c api.TopicConsumer) string { return c.Address }, t, func(c api.TopicConsumer) []any {
 		return []any{
 			c.Address, c.ClientID, c.Topic, c.Channel, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
 			count(c.RequeuedTotal), count(c.TimedOutTotal), c.UserAgent, c.Hostname,
 		}
-	}, func(p *page) { p.missing(all.MissingNodes) })
+	}, func(p *output.Page) { missingNote(p, all.MissingNodes) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/topicfile"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -100,8 +101,8 @@ func setIf[T any](f *pflag.FlagSet, flag string, to **T, v T) {
 }
 
 // topicTable shows topics, one per line.
-func topicTable(p *page, topics ...api.Topic) {
-	t := newTable("NAME", "PARTITIONS", "REPLICAS", "MIN-ISR", "RETENTION", "SIZE", "ACK MEANS", "STATE",
+func topicTable(p *output.Page, topics ...api.Topic) {
+	t := output.NewTable("NAME", "PARTITIONS", "REPLICAS", "MIN-ISR", "RETENTION", "SIZE", "ACK MEANS", "STATE",
 		"+DEPTH", "+MESSAGES", "+CHANNELS", "+MAX-MESSAGE")
 	for _, topic := range topics {
 		c := topic.Config
@@ -109,10 +110,10 @@ func topicTable(p *page, topics ...api.Topic) {
 		if c.MaxMessageBytes != 0 {
 			largest = units.Size(c.MaxMessageBytes).String()
 		}
-		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), words.Size(topic.Bytes), ackMeans(c, topic.Ephemeral), topicState(topic),
+		t.Row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), words.Size(topic.Bytes), ackMeans(c, topic.Ephemeral), topicState(topic),
 			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), largest)
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // retention formats the retention age and size of a log: 72h/50GiB.
@@ -164,8 +165,8 @@ func topicState(t api.Topic) string {
 }
 
 // topicView shows one topic as a line of a list.
-func topicView(t *api.Topic) view {
-	return view{object: t, names: []string{t.Name}, text: func(p *page) { topicTable(p, *t) }}
+func topicView(t *api.Topic) output.View {
+	return output.View{Object: t, Names: []string{t.Name}, Text: func(p *output.Page) { topicTable(p, *t) }}
 }
 
 func newTopicListCommand(g *globals) *cobra.Command {
@@ -186,15 +187,15 @@ func newTopicListCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-func topicsView(topics []api.Topic) view {
+func topicsView(topics []api.Topic) output.View {
 	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
-	return view{
-		object: api.TopicList{Topics: topics, MissingNodes: missing},
-		lines:  listing.Lines(topics),
-		names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
-		text: func(p *page) {
+	return output.View{
+		Object: api.TopicList{Topics: topics, MissingNodes: missing},
+		Lines:  listing.Lines(topics),
+		Names:  listing.Names(topics, func(t api.Topic) string { return t.Name }),
+		Text: func(p *output.Page) {
 			topicTable(p, topics...)
-			p.missing(missing)
+			missingNote(p, missing)
 		},
 	}
 }
@@ -210,27 +211,27 @@ func newTopicDescribeCommand(g *globals) *cobra.Command {
 }
 
 // topicDetails shows a topic with its partitions and channels.
-func topicDetails(t *api.Topic) view {
-	return view{object: t, names: []string{t.Name}, text: func(p *page) {
+func topicDetails(t *api.Topic) output.View {
+	return output.View{Object: t, Names: []string{t.Name}, Text: func(p *output.Page) {
 		topicTable(p, *t)
-		p.line("")
+		p.Line("")
 		partitionTable(p, t.Partitions)
 		if len(t.Channels) > 0 {
-			p.line("")
+			p.Line("")
 			channelTable(p, t.Channels)
 		}
-		p.missing(t.MissingNodes)
+		missingNote(p, t.MissingNodes)
 	}}
 }
 
 // partitionTable shows the partitions of one topic.
-func partitionTable(p *page, partitions []api.Partition) {
-	t := newTable("P", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+func partitionTable(p *output.Page, partitions []api.Partition) {
+	t := output.NewTable("P", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
 	for _, q := range partitions {
-		t.row(q.Partition, leader(q), list(q.Replicas), list(q.ISR), q.Epoch,
+		t.Row(q.Partition, leader(q), list(q.Replicas), list(q.ISR), q.Epoch,
 			count(q.LogStart), count(q.CommittedEnd), count(q.LogEnd), words.Size(q.Bytes))
 	}
-	p.table(t)
+	p.Table(t)
 }
 
 // leader marks the preferred leader with a star.
@@ -365,9 +366,9 @@ to restore deletes the new topic in the same step; it can be restored likewise.`
 	return cmd
 }
 
-func deletedView(all []api.DeletedTopic) view {
-	t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
-	return listView(api.DeletedTopics{Deleted: all}, all, func(t api.DeletedTopic) string { return t.Name }, t, func(d api.DeletedTopic) []any {
+func deletedView(all []api.DeletedTopic) output.View {
+	t := output.NewTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
+	return output.List(api.DeletedTopics{Deleted: all}, all, func(t api.DeletedTopic) string { return t.Name }, t, func(d api.DeletedTopic) []any {
 		return []any{
 			d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
 			strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","),

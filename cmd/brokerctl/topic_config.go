@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -37,8 +38,8 @@ existing topic with the same configuration does nothing.`,
 		}
 		show := topicView
 		if req.DryRun = o.dryRun; o.dryRun {
-			show = func(t *api.Topic) view {
-				return topicDetails(t).then(func(p *page) { p.line("dry run: messages of up to %s", units.Size(t.MessageLimit)) })
+			show = func(t *api.Topic) output.View {
+				return topicDetails(t).Then(func(p *output.Page) { p.Line("dry run: messages of up to %s", units.Size(t.MessageLimit)) })
 			}
 		}
 		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, show)
@@ -95,7 +96,7 @@ partitions at a time; repeat the command for the rest, or use --wait to continue
 			try := func(ctx context.Context) (*api.Topic, error) {
 				return g.client.Insights.TryAlterTopic(ctx, at.topic, patch)
 			}
-			return answer(cmd, g, try, func(t *api.Topic) view { return topicView(t).dry(true) })
+			return answer(cmd, g, try, func(t *api.Topic) output.View { return withDryRun(topicView(t), true) })
 		}
 		return alterTopic(cmd, g, at.topic, patch, wait)
 	})
@@ -158,7 +159,7 @@ a partition: set --key-from first if its publishers name none.`,
 		if dry {
 			add = g.client.Insights.TryAddPartitions
 		}
-		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return add(ctx, at.topic, total) }, func(t *api.Topic) view { return topicView(t).dry(dry) })
+		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return add(ctx, at.topic, total) }, func(t *api.Topic) output.View { return withDryRun(topicView(t), dry) })
 	})
 	cmd.Flags().IntVarP(&total, "partitions", "p", 0, "total number of partitions")
 	planVar(cmd, &dry)

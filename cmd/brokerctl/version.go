@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -47,7 +48,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 				return checkSkew(cmd, g)
 			}
 			b := thisProgram()
-			return g.show(cmd, view{object: b, names: []string{b.Version}, text: func(p *page) { p.line("%s", b) }})
+			return g.show(cmd, output.View{Object: b, Names: []string{b.Version}, Text: func(p *output.Page) { p.Line("%s", b) }})
 		},
 	}
 	cmd.Flags().BoolVar(&skew, "check-skew", false, "compare with the versions of the nodes: exit code 1 if they differ")
@@ -80,13 +81,13 @@ func checkSkew(cmd *cobra.Command, g *globals) error {
 		v.Nodes = append(v.Nodes, nodeVersion{n.ID, n.State, n.Version, n.Levels})
 		v.Skew = v.Skew || n.Version != v.Brokerctl
 	}
-	err = g.show(cmd, view{object: v, names: listing.Names(v.Nodes, func(n nodeVersion) string { return n.ID + " " + n.Version }), text: func(p *page) {
-		t := newTable("PROGRAM", "STATE", "VERSION", "LEVELS")
-		t.row("brokerctl", "", v.Brokerctl, "")
+	err = g.show(cmd, output.View{Object: v, Names: listing.Names(v.Nodes, func(n nodeVersion) string { return n.ID + " " + n.Version }), Text: func(p *output.Page) {
+		t := output.NewTable("PROGRAM", "STATE", "VERSION", "LEVELS")
+		t.Row("brokerctl", "", v.Brokerctl, "")
 		for _, n := range v.Nodes {
-			t.row(n.ID, n.State, n.Version, levels(n.Levels))
+			t.Row(n.ID, n.State, n.Version, levels(n.Levels))
 		}
-		p.table(t)
+		p.Table(t)
 	}})
 	if err == nil && v.Skew {
 		err = verdict(failure.ExitFailed)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -67,9 +68,9 @@ func progress(p api.Progress) string {
 }
 
 // troubleLines formats what the controller cannot do.
-func troubleLines(p *page, all []api.Trouble) {
+func troubleLines(p *output.Page, all []api.Trouble) {
 	for _, t := range all {
-		p.line("stuck: %s/%d: %s (%s)", t.Topic, t.Partition, t.What, list(t.Nodes))
+		p.Line("stuck: %s/%d: %s (%s)", t.Topic, t.Partition, t.What, list(t.Nodes))
 	}
 }
 
@@ -118,7 +119,7 @@ func (g *globals) makeWatchable(cmd *cobra.Command) {
 func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() error) error {
 	ctx := cmd.Context()
 	for {
-		if g.env.isScreen && (g.format == formatTable || g.format == formatWide) {
+		if g.env.isScreen && (g.format == output.FormatTable || g.format == output.FormatWide) {
 			if _, err := cmd.OutOrStdout().Write([]byte(clearScreen)); err != nil {
 				return err
 			}

@@ -107,6 +107,7 @@ var floors = map[string]int{
 	"internal/beat":      0, // also for pkg
 	"internal/listing":   1, // brokerctl's output of lists
 	"internal/topiclog":  1, // brokerctl's reading of logs
+	"internal/output":    2, // brokerctl's output formats
 	"internal/nsqlink":   2, // brokerctl's connections over the NSQ protocol
 	"internal/workload":  3, // the load of its benchmarks
 	"internal/batching":  1, // brokerctl's batches of lines
@@ -187,7 +188,7 @@ var soleImporters = map[string][]string{
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},
 	"github.com/coreos/go-systemd/":    {"cmd/brokerd"},
 	"github.com/pelletier/go-toml/":    {"internal/config", "cmd/brokerd"}, // nsqd's own file, for the stand-in
-	"go.yaml.in/yaml/":                 {"internal/accessctl", "internal/topicfile", "cmd/brokerctl"},
+	"go.yaml.in/yaml/":                 {"internal/accessctl", "internal/topicfile", "internal/output"},
 	"github.com/nsqio/go-nsq":          {"tools/loadgen/"},
 	"github.com/google/go-cmp/":        {"internal/golden"},
 	"go.opentelemetry.io/proto/":       {"pkg/otlp"},
