@@ -40,18 +40,6 @@ func (g *globals) settings() *settings.Host {
 }
 
 // showAnswer prints the result of a command of another package.
-func (g *globals) showAnswer(cmd *cobra.Command, a accessctl.Answer) error {
-	return g.show(cmd, output.View{Object: a.Object, Lines: a.Lines, Names: a.Names, Text: func(p *output.Page) {
-		if a.Said != "" && (a.Result || !g.quiet) {
-			p.Line("%s", a.Said)
-		}
-		if a.Header == nil {
-			return
-		}
-		t := output.NewTable(a.Header...)
-		for _, row := range a.Rows {
-			t.Row(row...)
-		}
-		p.Table(t)
-	}})
+func (g *globals) showAnswer(cmd *cobra.Command, a output.Answer) error {
+	return g.show(cmd, a.View(g.quiet))
 }

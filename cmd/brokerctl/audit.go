@@ -78,7 +78,7 @@ func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
 			if a.Identity != "" {
 				who = a.Identity + " " + a.Actor
 			}
-			return []any{timeText(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
+			return []any{output.Time(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
 		})
 	})
 }
@@ -136,13 +136,13 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 // eventLine shows one event of a stream.
 func eventLine(e api.Event) output.View {
 	return output.View{Object: e, Names: []string{fmt.Sprint(e.Index)}, Text: func(p *output.Page) {
-		p.Line("%s  %-20s  %s  %s", timeText(e.At), e.Kind, e.Object, e.What)
+		p.Line("%s  %-20s  %s  %s", output.Time(e.At), e.Kind, e.Object, e.What)
 	}}
 }
 
 func eventsView(log *api.EventLog) output.View {
 	return output.List(log, log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }, output.NewTable("AT", "KIND", "OBJECT", "WHAT"),
-		func(e api.Event) []any { return []any{timeText(e.At), e.Kind, e.Object, e.What} })
+		func(e api.Event) []any { return []any{output.Time(e.At), e.Kind, e.Object, e.What} })
 }
 
 // plainReason converts a text to a valid header value.

@@ -211,7 +211,7 @@ func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Co
 		}
 		return output.View{Object: u, Lines: listing.Lines(u.Partitions), Names: []string{u.Topic + "/" + u.Channel}, Text: func(p *output.Page) {
 			if !g.quiet {
-				p.Line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, timeText(u.At))
+				p.Line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, output.Time(u.At))
 				p.Line("")
 			}
 			p.Table(t)
@@ -227,13 +227,13 @@ func savedView(h *api.ChannelHistory) output.View {
 	t := output.NewTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
 	for _, s := range h.Saved {
 		for _, q := range s.Partitions {
-			t.Row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
+			t.Row(output.Time(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
 		}
 	}
 	return output.View{
 		Object: h,
 		Lines:  listing.Lines(h.Saved),
-		Names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
+		Names:  listing.Names(h.Saved, func(s api.SavedPosition) string { return output.Time(s.At) }),
 		Text:   func(p *output.Page) { p.Table(t) },
 	}
 }

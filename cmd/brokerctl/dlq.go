@@ -75,7 +75,7 @@ func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter st
 		t := output.NewTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
 		return output.List(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
 			return []any{
-				place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), timeText(l.Timestamp), l.Origin.Attempts,
+				place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), output.Time(l.Timestamp), l.Origin.Attempts,
 				l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, g.bodyCell(l.Body),
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -51,9 +50,6 @@ func (g *globals) bodyCell(body []byte) string {
 	return bodyText(body, bodyWidth)
 }
 
-// timeText formats a time as accepted by --to and --from.
-func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
 // place formats the position of a message in its topic: PARTITION/SEQ.
 func place(m api.Peeked) string { return fmt.Sprintf("%d/%d", m.Partition, m.Seq) }
 
@@ -67,7 +63,7 @@ func (g *globals) writeMessage(p *output.Page, m api.Peeked) error {
 		Names:  []string{m.ID},
 		Text: func(p *output.Page) {
 			if p.Wide {
-				p.Line("%s  %s  %s  %d  %s", place(m), m.ID, timeText(m.Timestamp), m.Attempts, bodyText(m.Body, 0))
+				p.Line("%s  %s  %s  %d  %s", place(m), m.ID, output.Time(m.Timestamp), m.Attempts, bodyText(m.Body, 0))
 				return
 			}
 			p.Line("%s", m.Body)
@@ -126,7 +122,7 @@ func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
 func (g *globals) peekedView(messages []api.Peeked) output.View {
 	t := output.NewTable("P/SEQ", "PUBLISHED", "ATTEMPTS", "STATE", "+ID", "+HEADERS", "BODY")
 	return output.List(api.PeekedList{Messages: messages}, messages, func(m api.Peeked) string { return m.ID }, t, func(m api.Peeked) []any {
-		return []any{place(m), timeText(m.Timestamp), m.Attempts, m.State, m.ID, string(m.Headers), g.bodyCell(m.Body)}
+		return []any{place(m), output.Time(m.Timestamp), m.Attempts, m.State, m.ID, string(m.Headers), g.bodyCell(m.Body)}
 	})
 }
 
@@ -250,7 +246,7 @@ func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error
 func messageView(m *api.MessageDetail) output.View {
 	return output.View{Object: m, Names: []string{m.ID}, Text: func(p *output.Page) {
 		t := output.NewTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
-		t.Row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
+		t.Row(m.ID, place(m.Peeked), output.Time(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
 		p.Table(t)
 		states := output.NewTable("CHANNEL", "STATE", "ATTEMPTS")
 		for _, c := range m.Channels {

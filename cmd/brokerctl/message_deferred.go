@@ -99,7 +99,7 @@ func listDeferred(cmd *cobra.Command, g *globals, at target, q api.DeferredQuery
 	}
 	t := output.NewTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
 	return g.show(cmd, output.List(all, all.Messages, func(m api.DeferredMessage) string { return m.ID }, t, func(m api.DeferredMessage) []any {
-		return []any{timeText(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why}
+		return []any{output.Time(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why}
 	}, func(p *output.Page) {
 		if all.Next != "" && !g.quiet && all.Total > len(all.Messages) {
 			p.Line("")

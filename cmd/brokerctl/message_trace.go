@@ -123,7 +123,7 @@ func timeLine(p *output.Page, m *api.MessageTrace) {
 		if e.Attempt > 0 {
 			attempt = fmt.Sprint(e.Attempt)
 		}
-		t.Row(timeText(e.Time), after, e.Node, e.What, e.Channel, attempt, bodyText([]byte(e.Consumer+e.Publisher), 0), eventDetails(e))
+		t.Row(output.Time(e.Time), after, e.Node, e.What, e.Channel, attempt, bodyText([]byte(e.Consumer+e.Publisher), 0), eventDetails(e))
 	}
 	p.Table(t)
 }

@@ -370,7 +370,7 @@ func deletedView(all []api.DeletedTopic) output.View {
 	t := output.NewTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
 	return output.List(api.DeletedTopics{Deleted: all}, all, func(t api.DeletedTopic) string { return t.Name }, t, func(d api.DeletedTopic) []any {
 		return []any{
-			d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
+			d.Name, output.Time(d.DeletedAt), output.Time(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
 			strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","),
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -54,7 +55,7 @@ func (s *Shell) readContexts(cmd *cobra.Command, most int, do func(cmd *cobra.Co
 
 func (s *Shell) listContexts() *cobra.Command {
 	return s.readContexts(&cobra.Command{Use: "list", Short: "List the contexts, without their secrets"}, 0, func(cmd *cobra.Command, all *contexts, _ string) error {
-		a := Answer{Header: []string{"NAME", "CURRENT", "ADDR", "TOKEN", "+CACERT", "+CERT"}}
+		a := output.Answer{Header: []string{"NAME", "CURRENT", "ADDR", "TOKEN", "+CACERT", "+CERT"}}
 		list := []listedContext{}
 		for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
 			list = append(list, all.listed(name))
@@ -76,7 +77,7 @@ func (s *Shell) showContext() *cobra.Command {
 			return err
 		}
 		c := all.listed(name)
-		return s.Show(cmd, Answer{Object: c, Names: []string{name}, Header: []string{"SETTING", "VALUE"}, Rows: [][]any{
+		return s.Show(cmd, output.Answer{Object: c, Names: []string{name}, Header: []string{"SETTING", "VALUE"}, Rows: [][]any{
 			{"name", c.Name},
 			{"current", yesOr(c.Current)},
 			{"addr", strings.Join(c.Addresses, ",")},
@@ -115,7 +116,7 @@ addresses work.`,
 		if err != nil {
 			return err
 		}
-		a := Answer{Object: map[string]any{"context": name, "addresses": checked}, Lines: listing.Lines(checked), Names: listing.Names(checked, func(c checkedAddress) string { return c.Address })}
+		a := output.Answer{Object: map[string]any{"context": name, "addresses": checked}, Lines: listing.Lines(checked), Names: listing.Names(checked, func(c checkedAddress) string { return c.Address })}
 		a.Header = []string{"ADDR", "OK", "NODE", "CLUSTER", "USER", "ERROR"}
 		for _, c := range checked {
 			a.Rows = append(a.Rows, []any{c.Address, yesOr(c.OK), c.Node, c.Cluster, c.User, c.Error})

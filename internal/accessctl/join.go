@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -57,7 +58,7 @@ private key: the node proves that it has it, and does not send it. The cluster s
 			if out != "" {
 				t.Secret = ""
 			}
-			return hand(s, cmd, out, secret, said(t, t.ID, "join token %s of node %s written to %s, valid until %s", t.ID, t.Node, out, at(t.Expires)))
+			return hand(s, cmd, out, secret, said(t, t.ID, "join token %s of node %s written to %s, valid until %s", t.ID, t.Node, out, output.Time(t.Expires)))
 		},
 	}
 	f := cmd.Flags()
@@ -77,8 +78,8 @@ func listJoinTokens(s *Shell) *cobra.Command {
 	}
 }
 
-func joinTokensAnswer(all *api.JoinTokens) Answer {
-	a := Answer{
+func joinTokensAnswer(all *api.JoinTokens) output.Answer {
+	a := output.Answer{
 		Object: all, Lines: listing.Lines(all.Tokens), Names: listing.Names(all.Tokens, func(t api.JoinToken) string { return t.ID }),
 		Said: requiredText(all.Required), Result: true,
 	}
@@ -89,9 +90,9 @@ func joinTokensAnswer(all *api.JoinTokens) Answer {
 	for _, t := range all.Tokens {
 		used := ""
 		if t.Used != nil {
-			used = at(*t.Used)
+			used = output.Time(*t.Used)
 		}
-		a.Rows = append(a.Rows, []any{t.ID, t.Node, t.State, at(t.Created), at(t.Expires), used})
+		a.Rows = append(a.Rows, []any{t.ID, t.Node, t.State, output.Time(t.Created), output.Time(t.Expires), used})
 	}
 	return a
 }
@@ -127,12 +128,12 @@ members.`,
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.JoinTokens, error) {
 				return c.RequireJoinTokens(ctx, !off)
 			},
-				func(all *api.JoinTokens) Answer {
+				func(all *api.JoinTokens) output.Answer {
 					name := "optional"
 					if all.Required {
 						name = "required"
 					}
-					return Answer{Object: all, Names: []string{name}, Said: requiredText(all.Required)}
+					return output.Answer{Object: all, Names: []string{name}, Said: requiredText(all.Required)}
 				})
 		},
 	}
@@ -141,9 +142,9 @@ members.`,
 }
 
 // hand gives a new secret to the user: on standard output, or in a new file, with what is said then.
-func hand(s *Shell, cmd *cobra.Command, out, secret string, written Answer) error {
+func hand(s *Shell, cmd *cobra.Command, out, secret string, written output.Answer) error {
 	if out == "" {
-		return s.Show(cmd, Answer{Object: written.Object, Names: []string{secret}, Said: secret, Result: true})
+		return s.Show(cmd, output.Answer{Object: written.Object, Names: []string{secret}, Said: secret, Result: true})
 	}
 	if err := writePrivate(out, []byte(secret+"\n")); err != nil {
 		return fmt.Errorf("token %s was created and could not be written, revoke it: %w", written.Names[0], err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -16,7 +17,7 @@ import (
 type Shell struct {
 	Client  func() *api.Client
 	Timeout func() time.Duration // of a request
-	Show    func(*cobra.Command, Answer) error
+	Show    func(*cobra.Command, output.Answer) error
 	// Confirm asks the user to type a name before an irreversible change, unless yes.
 	Confirm     func(cmd *cobra.Command, yes bool, what, name string) error
 	Options     *Options
@@ -27,20 +28,9 @@ type Shell struct {
 	ReadSecret func() (string, error)
 }
 
-// Answer is what a command found out, or did.
-type Answer struct {
-	Object any      // for JSON
-	Lines  []any    // an object a line; nil: Object is one
-	Names  []string // for -o name
-	Header []string // of a table after Said; nil: none
-	Rows   [][]any
-	Said   string
-	Result bool // Said is a result: it is shown with -q, too
-}
-
 // said is an answer that is an object, or one line about it.
-func said(object any, name, line string, args ...any) Answer {
-	return Answer{Object: object, Names: []string{name}, Said: fmt.Sprintf(line, args...)}
+func said(object any, name, line string, args ...any) output.Answer {
+	return output.Answer{Object: object, Names: []string{name}, Said: fmt.Sprintf(line, args...)}
 }
 
 // refuse returns an error of the command line.
@@ -54,7 +44,7 @@ func ask[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access
 }
 
 // answer sends a request and prints the answer.
-func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access) (T, error), show func(T) Answer) error {
+func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access) (T, error), show func(T) output.Answer) error {
 	v, err := ask(s, cmd, f)
 	if err != nil {
 		return err
@@ -64,7 +54,7 @@ func answer[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Acc
 
 // remove removes an object of a kind, and reports that.
 func (s *Shell) remove(cmd *cobra.Command, kind, name, done string, f func(context.Context, api.Access) error) error {
-	return answer(s, cmd, func(ctx context.Context, c api.Access) (any, error) { return nil, f(ctx, c) }, func(any) Answer {
+	return answer(s, cmd, func(ctx context.Context, c api.Access) (any, error) { return nil, f(ctx, c) }, func(any) output.Answer {
 		return said(map[string]string{strings.ReplaceAll(kind, " ", "_"): name, "action": done}, name, "%s %s %s", kind, name, done)
 	})
 }
@@ -123,6 +113,3 @@ func yesOr(is bool) string {
 	}
 	return "no"
 }
-
-// at writes a time as brokerctl does.
-func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -77,7 +78,7 @@ secret that a node has written to the file first-administrator in its data direc
 				}
 			}
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) { return c.CreateUser(ctx, req) },
-				func(u *api.User) Answer { return said(u, u.Name, "user %s created", u.Name) })
+				func(u *api.User) output.Answer { return said(u, u.Name, "user %s created", u.Name) })
 		},
 	}
 	f := cmd.Flags()
@@ -98,7 +99,7 @@ func (s *Shell) listUsers() *cobra.Command {
 		Short: "List the users and their rules",
 		Args:  s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answer(s, cmd, someUsers(nil), func(users []api.User) Answer {
+			return answer(s, cmd, someUsers(nil), func(users []api.User) output.Answer {
 				a := usersAnswer(users)
 				a.Header = []string{"NAME", "PASSWORD", "TOKENS", "RULES", "CERTIFICATES"}
 				for _, u := range users {
@@ -121,8 +122,8 @@ func someUsers(names []string) func(context.Context, api.Access) ([]api.User, er
 	}
 }
 
-func usersAnswer(users []api.User) Answer {
-	return Answer{Object: api.UserList{Users: users}, Lines: listing.Lines(users), Names: listing.Names(users, func(u api.User) string { return u.Name })}
+func usersAnswer(users []api.User) output.Answer {
+	return output.Answer{Object: api.UserList{Users: users}, Lines: listing.Lines(users), Names: listing.Names(users, func(u api.User) string { return u.Name })}
 }
 
 func (s *Shell) deleteUser() *cobra.Command {
@@ -157,7 +158,7 @@ func (s *Shell) passwd() *cobra.Command {
 				return err
 			}
 			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) { return c.SetPassword(ctx, args[0], secret) },
-				func(u *api.User) Answer { return said(u, u.Name, "password of user %s changed", u.Name) })
+				func(u *api.User) output.Answer { return said(u, u.Name, "password of user %s changed", u.Name) })
 		},
 	}
 	passwordFlag(cmd.Flags(), &password, "-")
@@ -235,7 +236,7 @@ func (s *Shell) listTokens() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a := Answer{Object: api.TokenList{Tokens: tokens}, Lines: listing.Lines(tokens), Names: listing.Names(tokens, func(t api.Token) string { return t.ID })}
+			a := output.Answer{Object: api.TokenList{Tokens: tokens}, Lines: listing.Lines(tokens), Names: listing.Names(tokens, func(t api.Token) string { return t.ID })}
 			a.Header = []string{"ID", "USER", "CREATED", "EXPIRES", "DESCRIPTION"}
 			for _, t := range tokens {
 				until := "never"
@@ -243,9 +244,9 @@ func (s *Shell) listTokens() *cobra.Command {
 				case t.Expired:
 					until = "expired"
 				case t.Expires != nil:
-					until = at(*t.Expires)
+					until = output.Time(*t.Expires)
 				}
-				a.Rows = append(a.Rows, []any{t.ID, t.User, at(t.Created), until, t.Description})
+				a.Rows = append(a.Rows, []any{t.ID, t.User, output.Time(t.Created), until, t.Description})
 			}
 			return s.Show(cmd, a)
 		},
@@ -304,7 +305,7 @@ is on.`,
 					change = c.Grant
 				}
 				return change(ctx, args[0], []api.Rule{r})
-			}, func(u *api.User) Answer { return said(u, u.Name, "%s %s user %s", ruleText(r), past, u.Name) })
+			}, func(u *api.User) output.Answer { return said(u, u.Name, "%s %s user %s", ruleText(r), past, u.Name) })
 		},
 	}
 }
@@ -315,7 +316,7 @@ func (s *Shell) listRules() *cobra.Command {
 		Short: "List the rules of a user, or of all",
 		Args:  s.need(0, 1, "at most a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answer(s, cmd, someUsers(args), func(users []api.User) Answer {
+			return answer(s, cmd, someUsers(args), func(users []api.User) output.Answer {
 				a := usersAnswer(users)
 				a.Header = []string{"USER", "RIGHT", "TOPIC", "CHANNEL"}
 				for _, u := range users {
@@ -340,8 +341,8 @@ func (s *Shell) access() *cobra.Command {
 	whoami := &cobra.Command{
 		Use: "whoami", Short: "Show the user of the credentials, and the user's rules", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.Self, error) { return c.Self(ctx) }, func(self *api.Self) Answer {
-				a := Answer{Object: self, Names: []string{self.User}, Said: "no user: the request had no known credential", Result: true}
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.Self, error) { return c.Self(ctx) }, func(self *api.Self) output.Answer {
+				a := output.Answer{Object: self, Names: []string{self.User}, Said: "no user: the request had no known credential", Result: true}
 				if self.User != "" {
 					a.Said = fmt.Sprintf("user %s: %s", self.User, rulesText(self.Rules))
 				}
@@ -352,7 +353,7 @@ func (s *Shell) access() *cobra.Command {
 	return s.group("access", "Switch access control on or off", s.switchAccess(true), s.switchAccess(false), status, whoami)
 }
 
-func statusAnswer(status *api.AccessStatus) Answer {
+func statusAnswer(status *api.AccessStatus) output.Answer {
 	word := "off"
 	if status.Enabled {
 		word = "on"
@@ -361,7 +362,7 @@ func statusAnswer(status *api.AccessStatus) Answer {
 	if !status.Administrator {
 		text += "\nthere is no administrator with a credential that does not expire: it cannot be enabled"
 	}
-	return Answer{Object: status, Names: []string{word}, Said: text, Result: true}
+	return output.Answer{Object: status, Names: []string{word}, Said: text, Result: true}
 }
 
 func (s *Shell) switchAccess(on bool) *cobra.Command {

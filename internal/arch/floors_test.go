@@ -113,7 +113,7 @@ var floors = map[string]int{
 	"internal/batching":  1, // brokerctl's batches of lines
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
-	"internal/accessctl": 2, // likewise
+	"internal/accessctl": 3, // likewise
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
 	"internal/settings":  3, // likewise

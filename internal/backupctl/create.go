@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -49,11 +50,11 @@ size in the store; chunks that several backups share count for each of them.`,
 			return err
 		}
 		all := make([]summary, 0, len(listed))
-		a := Answer{Header: []string{"BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY"}}
+		a := output.Answer{Header: []string{"BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY"}}
 		for _, l := range listed {
 			b := summary{ID: l.ID, Complete: l.Complete && l.Err == nil}
 			if m := l.Manifest; m != nil {
-				b.Created, b.Topics, b.Cluster, b.Tool = at(m.Created), len(m.Topics), m.Cluster, m.Tool
+				b.Created, b.Topics, b.Cluster, b.Tool = output.Time(m.Created), len(m.Topics), m.Cluster, m.Tool
 				b.Messages, b.Bytes = m.Totals()
 			}
 			if l.Err != nil {
@@ -109,7 +110,7 @@ missing. With a bucket, a chunk is written to a temporary file (TMPDIR) before i
 		for _, name := range made.Gone {
 			lines = append(lines, fmt.Sprintf("topic %s was deleted during the backup and is not included", name))
 		}
-		return s.Show(cmd, Answer{Object: report, Names: []string{m.ID}, Said: strings.Join(lines, "\n"), Result: true})
+		return s.Show(cmd, output.Answer{Object: report, Names: []string{m.ID}, Said: strings.Join(lines, "\n"), Result: true})
 	})
 	cmd.Flags().StringArrayVar(&patterns, "topics", nil, "only topics whose name matches a `PATTERN` with * and ?; repeat to add more (default: all)")
 	return cmd
@@ -141,7 +142,7 @@ needs no broker.`,
 			Bytes    int64    `json:"bytes"`
 			Damaged  []string `json:"damaged"`
 		}{m.ID, len(m.Topics), messages, stored, listing.Names(wrong, error.Error)}
-		a := Answer{Object: report, Names: []string{m.ID}, Said: strings.Join(report.Damaged, "\n"), Result: len(wrong) > 0}
+		a := output.Answer{Object: report, Names: []string{m.ID}, Said: strings.Join(report.Damaged, "\n"), Result: len(wrong) > 0}
 		if len(wrong) == 0 {
 			a.Said = fmt.Sprintf("backup %s is intact: %s of %s, %s", m.ID, words.CountOf(messages, "message"), words.CountOf(len(m.Topics), "topic"), words.Size(stored))
 		}

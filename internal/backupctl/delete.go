@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/backup"
 )
@@ -80,6 +81,6 @@ func (d *deletion) run(cmd *cobra.Command, s *Shell, r *backup.Repository, remov
 	if d.dry {
 		what = "dry run: would delete"
 	}
-	return s.Show(cmd, Answer{Object: done, Names: done.Backups, Result: true, Said: fmt.Sprintf("%s %s and %s (%s) that no other backup uses; %s kept",
+	return s.Show(cmd, output.Answer{Object: done, Names: done.Backups, Result: true, Said: fmt.Sprintf("%s %s and %s (%s) that no other backup uses; %s kept",
 		what, words.CountOf(len(done.Backups), "backup"), words.CountOf(done.Chunks, "chunk"), words.Size(done.Bytes), words.CountOf(len(done.Kept), "backup"))})
 }

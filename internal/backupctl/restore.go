@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -91,7 +92,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, s *Shell, r *backup.Repository)
 	if err != nil {
 		return err
 	}
-	a := Answer{
+	a := output.Answer{
 		Object: map[string]any{"backup": m.ID, "topics": all}, Lines: listing.Lines(all), Result: true,
 		Names: listing.Names(all, func(r backups.Restored) string { return r.As }), Header: []string{"TOPIC", "AS", "MESSAGES", "CHANNELS", "PENDING"},
 	}

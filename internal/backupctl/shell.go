@@ -12,17 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/backup/s3store"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
-
-// Answer is what a command found out, or did.
-type Answer = accessctl.Answer
 
 // Shell is what the commands have around them. All of it is required.
 type Shell struct {
@@ -32,7 +29,7 @@ type Shell struct {
 	Now             func() time.Time
 	Getenv          func(string) string
 	Tool, UserAgent string // the program, for manifests and for services
-	Show            func(*cobra.Command, Answer) error
+	Show            func(*cobra.Command, output.Answer) error
 	// Confirm asks the user to type a name before an irreversible change, unless yes.
 	Confirm func(cmd *cobra.Command, yes bool, what, name string) error
 	// Partial reports what was done before an error.
@@ -139,9 +136,6 @@ func refused(err error) error {
 func (s *Shell) cluster() *backups.Cluster {
 	return &backups.Cluster{Client: s.Client(), Timeout: s.Timeout(), Now: s.Now}
 }
-
-// at writes a time as brokerctl does.
-func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // progress writes a line about work in progress.
 func (s *Shell) progress(cmd *cobra.Command, text string, args ...any) {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/brokerd/brokerd/internal/accessctl"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -20,7 +20,7 @@ import (
 type Host struct {
 	Client   func() *api.Client
 	Timeout  func() time.Duration // of a request
-	Show     func(*cobra.Command, accessctl.Answer) error
+	Show     func(*cobra.Command, output.Answer) error
 	Nodes    cobra.CompletionFunc // completes the name of a node
 	Duration func(f *pflag.FlagSet, p *time.Duration, name, usage string)
 }
@@ -65,7 +65,7 @@ func (h *Host) showSettings(cmd *cobra.Command, all *api.ClusterSettings, o choi
 		return api.Errorf(failure.NotFound, "no setting is named %q: brokerd --help lists them", unknown)
 	}
 	kept := make([]api.NodeSettings, 0, len(all.Nodes))
-	a := accessctl.Answer{Object: all, Names: []string{}, Header: []string{"SETTING", "VALUE", "NODES", "SET BY"}, Result: true}
+	a := output.Answer{Object: all, Names: []string{}, Header: []string{"SETTING", "VALUE", "NODES", "SET BY"}, Result: true}
 	for _, n := range all.Nodes {
 		n.Settings = slices.DeleteFunc(n.Settings, func(s api.Setting) bool {
 			return !slices.ContainsFunc(rows, func(r row) bool { return r.name == s.Name })
@@ -161,7 +161,7 @@ may log many lines a second.`,
 }
 
 // levelAnswer describes a log level.
-func levelAnswer(l *api.LogLevel, now time.Time) accessctl.Answer {
+func levelAnswer(l *api.LogLevel, now time.Time) output.Answer {
 	text := fmt.Sprintf("%s logs at %s", l.Node, l.Level)
 	switch {
 	case l.Until != nil:
@@ -169,5 +169,5 @@ func levelAnswer(l *api.LogLevel, now time.Time) accessctl.Answer {
 	case l.Level != l.Configured:
 		text += fmt.Sprintf(" until it restarts or reloads its configuration, then at %s", l.Configured)
 	}
-	return accessctl.Answer{Object: l, Names: []string{l.Level}, Said: text, Result: true}
+	return output.Answer{Object: l, Names: []string{l.Level}, Said: text, Result: true}
 }

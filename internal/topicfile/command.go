@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/accessctl"
 	"github.com/brokerd/brokerd/internal/listing"
+	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -26,7 +26,7 @@ const maxFile = 16 << 20
 type Host struct {
 	Client  func() *api.Client
 	Timeout func() time.Duration // of a request
-	Show    func(*cobra.Command, accessctl.Answer) error
+	Show    func(*cobra.Command, output.Answer) error
 	Usage   func(error) error // marks an error of the command line
 	// Partial reports what was done before an error.
 	Partial func(ctx context.Context, err error, did string) error
@@ -61,7 +61,7 @@ positions are not exported: see brokerctl backup.`,
 			if err := write(&out, f); err != nil {
 				return err
 			}
-			return h.Show(cmd, accessctl.Answer{
+			return h.Show(cmd, output.Answer{
 				Object: f, Lines: listing.Lines(f.Topics), Names: listing.Names(f.Topics, func(t Topic) string { return t.Name }),
 				Said: strings.TrimSuffix(out.String(), "\n"), Result: true,
 			})
@@ -178,8 +178,8 @@ left. --dry-run asks the cluster whether it would accept each change.`,
 	return cmd
 }
 
-func imported(steps []Step, dryRun bool) accessctl.Answer {
-	a := accessctl.Answer{
+func imported(steps []Step, dryRun bool) output.Answer {
+	a := output.Answer{
 		Object: struct {
 			DryRun  bool   `json:"dry_run"`
 			Changes []Step `json:"changes"`
