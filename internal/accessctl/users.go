@@ -375,8 +375,9 @@ func (s *Shell) switchAccess(on bool) *cobra.Command {
 	}
 	if on {
 		cmd.Use, cmd.Short = "enable", "Deny what no rule grants"
-		cmd.Long = `Deny what no rule grants, from now on, on all nodes. Connections without AUTH end with their next command, and
-their clients connect again. It is refused while there is no administrator with a credential that does not expire.`
+		cmd.Long = `Deny what no rule grants, from now on, on all nodes: the command returns once all that are not down have
+applied it, or fails and names those that have not. Connections without AUTH end with their next command, and their
+clients connect again. It is refused while there is no administrator with a credential that does not expire.`
 	}
 	return cmd
 }

@@ -68,6 +68,16 @@ func (c Change) String() string {
 	return text
 }
 
+// Takes reports whether the change may deny what was permitted before.
+func (c Change) Takes() bool {
+	switch c.Verb {
+	case Enable, DeleteUser, SetPassword, Revoke, RevokeToken, RevokeJoinToken, RequireJoinTokens:
+		return true
+	case CreateUser, CreateToken, Grant, Disable, CreateJoinToken, UseJoinToken, WaiveJoinTokens:
+	}
+	return false
+}
+
 // Of returns the user or the node that the change is about; "": it names none.
 func (c Change) Of() string {
 	if c.Token != nil {

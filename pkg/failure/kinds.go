@@ -183,6 +183,10 @@ var (
 		Word: "LAST_ADMINISTRATOR", Code: Precondition,
 		Hint: "give another user admin and a password, a certificate or a token that does not expire, or disable access control first",
 	})
+	AccessUnconfirmed = of(fate.Uncertain, 0, "access control changed, but not confirmed by all nodes", Kind{
+		Word: "ACCESS_UNCONFIRMED", Code: Unavailable,
+		Hint: "the change is stored: a node that has not confirmed it applies it once it has contact to the others, and until then decides by the earlier users, tokens and rules",
+	})
 	WrongCredentials = refused(0, "invalid credentials", Kind{Word: "UNAUTHORIZED", Code: Unauthenticated})
 	ManyFailures     = refused(0, "too many failed logins from this address: retry in a few seconds", Kind{Word: "TOO_MANY_FAILED_LOGINS", Code: Throttled})
 	ManyPasswords    = refused(0, "busy: too many passwords are being checked", Kind{Word: "BUSY", Code: Busy, Hint: "retry"})
@@ -205,6 +209,6 @@ func All() []*Kind {
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, Behind, CommandTooLarge, NotApplied, ChannelUnconfirmed,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
-		AccessLimit, LastAdmin, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
+		AccessLimit, LastAdmin, AccessUnconfirmed, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
 	}
 }

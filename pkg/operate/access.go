@@ -3,9 +3,11 @@ package operate
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -25,10 +27,11 @@ func (o *Access) Directory() *access.Directory { return raftstore.AccessOf(o.Nod
 // node and does not expire.
 func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.Certificates) }
 
-// Change changes access control, and returns once this node has applied it. It is refused with
-// failure.FeatureLevel while nodes of older releases may be in the cluster: they would not enforce it.
-// Access control cannot be switched on if no administrator could switch it off at this node:
-// failure.LastAdmin.
+// Change changes access control, and returns once every node that is not down has applied it. A change that takes
+// rights away fails with failure.AccessUnconfirmed, which names the nodes that do not answer: until they apply it,
+// they permit what they did before. It is refused with failure.FeatureLevel while nodes of older releases may be in
+// the cluster: they would not enforce it. Access control cannot be switched on if no administrator could switch it
+// off at this node: failure.LastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if l := meta.LevelOf(o.Node.Meta.View()); !l.Has(level.AccessControl) {
 		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", failure.FeatureLevel, l)
@@ -36,6 +39,35 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if d := o.Directory(); c.Verb == access.Enable && !o.Administrator() && d.HasAdmin(true) {
 		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", failure.LastAdmin)
 	}
-	_, err := o.Node.host.Propose(ctx, meta.ChangeAccess{Change: c})
-	return err
+	r, err := o.Node.host.Propose(ctx, meta.ChangeAccess{Change: c})
+	if err != nil {
+		return err
+	}
+	if late := unapplied(ctx, o.Node, r.Index); len(late) > 0 && c.Takes() {
+		return fmt.Errorf("%w: not by %s", failure.AccessUnconfirmed, strings.Join(late, ", "))
+	}
+	return nil
+}
+
+// appliedArgs is an index of the metadata.
+type appliedArgs struct {
+	Index uint64 `json:"index"`
+}
+
+// askApplied is answered once the node has applied the metadata up to an index.
+var askApplied = question[appliedArgs, forward.Nothing]{"applied", func(o *Node, ctx context.Context, a appliedArgs) (forward.Nothing, error) {
+	return forward.Nothing{}, o.host.WaitApplied(ctx, a.Index)
+}}
+
+// unapplied waits until all nodes that are not down have applied the metadata up to an index, for at most askTimeout, and
+// returns those that have not.
+func unapplied(ctx context.Context, o *Node, index uint64) (late []string) {
+	nodes := o.present()
+	applied := askAll(ctx, o, askApplied, nodes, func(meta.NodeID) appliedArgs { return appliedArgs{index} })
+	for _, id := range nodes {
+		if _, ok := applied[id]; !ok {
+			late = append(late, string(id))
+		}
+	}
+	return late
 }

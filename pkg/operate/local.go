@@ -37,6 +37,7 @@ func (o *Node) Register(all forward.Operations) {
 	askLimit.register(all, o)
 	askSettings.register(all, o)
 	askLogLevel.register(all, o)
+	askApplied.register(all, o)
 }
 
 // reached adds failure.Unreachable to an error of another node if the node could not be asked.

@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/access"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+)
+
+// TestAccessChangeIsConfirmedByAllNodes: a node that has not applied a change still permits what it takes away. The
+// caller learns which node that is.
+func TestAccessChangeIsConfirmedByAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		if _, err := l.store.Propose(t.Context(), meta.FinalizeUpgrade{Level: level.Supported().Max}); err != nil {
+			t.Fatal(err)
+		}
+		a := &operate.Access{Node: l.at("n1").Node, Certificates: true}
+		change := func(c access.Change) error { return a.Change(t.Context(), c) }
+		l.hosts["n2"].away.Store(true)
+		gives := access.Change{Verb: access.CreateUser, User: "ops", Certificates: []string{"ops"}, Rules: []access.Rule{{Right: access.Admin}}}
+		if err := change(gives); err != nil {
+			t.Errorf("a new user may be unknown to a node for a moment: %v", err)
+		}
+		enable := access.Change{Verb: access.Enable}
+		err := change(enable)
+		if failure.Of(err) != failure.AccessUnconfirmed || fate.Of(err) != fate.Uncertain || !strings.HasSuffix(err.Error(), "not by n2") || !a.Directory().On() {
+			t.Errorf("enabled, but not at one node: %v", err)
+		}
+		l.hosts["n2"].away.Store(false)
+		if err := change(enable); err != nil {
+			t.Errorf("enabled at all nodes: %v", err)
+		}
+		l.crash("n3") // and no node has noticed
+		if err := change(enable); !errors.Is(err, failure.AccessUnconfirmed) {
+			t.Errorf("a node that does not answer: %v", err)
+		}
+		l.failOver("n3")
+		if err := change(enable); err != nil {
+			t.Errorf("a node that is down: %v", err)
+		}
+	})
+}
