@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -31,47 +32,67 @@ const (
 type audited struct {
 	broker  v1.Broker
 	observe func(action string, status int)
-	next    func(http.ResponseWriter, *http.Request) string
+	// match returns the pattern of the endpoint of next for a request, with its method; "" if there is none.
+	match func(*http.Request) string
+	next  func(http.ResponseWriter, *http.Request) string
 }
 
-// serve answers a request, and records it if it changes something.
+// serve answers a request, and records it if it changes something. A request without an endpoint changes nothing.
 func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
-	if !changes(r) {
+	pattern := a.match(r)
+	if pattern == "" || !changes(r) {
 		return a.next(w, r)
 	}
-	object, act := objectOf(r.URL), actOf(r, guard.CallerOf(r.Context()))
-	act.Before = a.state(object)
-	body := &firstBytes{r: r.Body}
-	secret := aboutAccess(r.URL.Path)
+	act := &attempt{Act: actOf(r, guard.CallerOf(r.Context())), object: objectOf(r.URL), secret: aboutAccess(r.URL.Path), body: &firstBytes{r: r.Body}}
+	act.Before = a.state(act.object)
 	ctx, noted := web.WithAct(r.Context())
 	r = r.WithContext(ctx)
-	if !secret {
-		r.Body = body
+	if !act.secret {
+		r.Body = act.body
 	}
 	status := &statusOnly{ResponseWriter: w, status: http.StatusOK}
-	pattern := a.next(status, r)
-	act.Status = status.status
-	a.observe(actionOf(r.Method, pattern), act.Status)
-	if strings.HasPrefix(act.Verb, http.MethodDelete+" /v1/nodes/") {
-		// A node that has removed itself is about to end: it answers first.
-		_ = http.NewResponseController(w).Flush()
-	}
-	if noted.DryRun {
-		return pattern
-	}
-	if name := createdBy(r.URL.Path, body.seen); name != "" {
+	ended := false
+	defer func() {
+		if act.Status = status.status; !ended { // it panicked: the change may have been made or not
+			act.Status, noted.Fate = http.StatusInternalServerError, fate.Uncertain
+		}
+		a.observe(pattern, act.Status)
+		if ended && strings.HasPrefix(act.Verb, http.MethodDelete+" /v1/nodes/") {
+			// A node that has removed itself is about to end: it answers first.
+			_ = http.NewResponseController(w).Flush()
+		}
+		if !noted.DryRun {
+			a.record(r, act, noted)
+		}
+	}()
+	path := a.next(status, r)
+	ended = true
+	return path
+}
+
+// attempt is an act that is being carried out.
+type attempt struct {
+	meta.Act
+	object string // not clipped
+	secret bool   // its path and body may hold credentials
+	body   *firstBytes
+}
+
+// record adds an act that has ended to the audit log.
+func (a audited) record(r *http.Request, act *attempt, noted *web.Act) {
+	object := act.object
+	if name := createdBy(r.URL.Path, act.body.seen); name != "" {
 		object = strings.TrimPrefix(object+"/"+name, "/")
 		act.Object = clipped(object, maxText)
 	}
-	act.Request = clipped(strings.TrimSpace(strings.Join([]string{queryOf(r.URL), string(body.seen)}, " ")), maxRequest)
-	if secret {
+	act.Request = clipped(strings.TrimSpace(strings.Join([]string{queryOf(r.URL), string(act.body.seen)}, " ")), maxRequest)
+	if act.secret {
 		act.Object, act.Request = clipped(noted.Object, maxText), clipped(noted.Text, maxRequest)
 	}
 	if act.After = a.state(object); act.After == act.Before {
 		act.Before, act.After = "", ""
 	}
-	a.broker.RecordAct(r.Context(), act, noted.Fate)
-	return pattern
+	a.broker.RecordAct(r.Context(), act.Act, noted.Fate)
 }
 
 // actOf returns the act of a request, without its body and outcome.
@@ -80,18 +101,6 @@ func actOf(r *http.Request, by guard.Caller) meta.Act {
 		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(by.Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
 		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(objectOf(r.URL), maxText), Reason: reasonOf(r),
 	}
-}
-
-// actionOf returns the name of an action in metrics. The number of names is bounded, because
-// clients do not choose them.
-func actionOf(method, pattern string) string {
-	switch {
-	case pattern == "":
-		return "other"
-	case method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch || method == http.MethodDelete:
-		return method + " " + pattern
-	}
-	return "other"
 }
 
 // aboutAccess reports whether a request is about users, tokens and rules: of its body, which may

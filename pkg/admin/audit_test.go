@@ -84,7 +84,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 				continue
 			}
 			f := orders()
-			s := serverOf(t, f)
+			s := serverOf(t, f, func(o *Options) { o.Debug = true })
 			path = strings.NewReplacer("{topic}", "none", "{channel}", "c", "{partition}", "0", "{node}", "n9", "{user}", "u", "{id}", "x").Replace(path)
 			w := ask([]http.Handler{s.Handler(), s.LookupHandler()}[i], method, path+"?topic=none&channel=c", "{}")
 			if acts := f.Journal().Acts(); len(acts) != 1 || acts[0].Verb != method+" "+path {
@@ -108,7 +108,7 @@ func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 		answered := false
 		node := optionsOf(orders()).V1.Broker
 		node.Audit = recorder{node.Audit, func() { answered = w.Flushed }}
-		act := audited{node, func(string, int) {}, func(w http.ResponseWriter, _ *http.Request) string {
+		act := audited{node, func(string, int) {}, func(*http.Request) string { return "DELETE /" }, func(w http.ResponseWriter, _ *http.Request) string {
 			w.WriteHeader(http.StatusNoContent)
 			return ""
 		}}
@@ -142,10 +142,57 @@ func TestActsAreCountedUnderFixedNames(t *testing.T) {
 	}
 	want := []string{
 		"POST /v1/topics/{topic}/pause 404", "DELETE /v1/topics/{topic} 404", "POST /topic/pause 404",
-		"other 405", "other 404", "PUT /config/ 403",
+		"PUT /config/ 403",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRequestsWithoutAnEndpointAreNoActs: probes, scanners and mistyped requests change nothing, and may be many.
+func TestRequestsWithoutAnEndpointAreNoActs(t *testing.T) {
+	f := orders()
+	s := serverOf(t, f)
+	for _, target := range []string{
+		"PUT /v1/topics/orders", "POST /v1/topics/orders/no-such-verb", "POST /v1/topics//pause", "BREW /topic/pause?topic=orders",
+		"PUT /channel/empty?topic=orders&channel=away", "POST /topic/no-such-verb", "DELETE /topic/delete?topic=orders",
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		for _, h := range []http.Handler{s.Handler(), s.LookupHandler()} {
+			w := ask(h, method, path, "")
+			if acts := f.Journal().Acts(); w.Code < http.StatusBadRequest || len(acts) > 0 {
+				t.Errorf("%s: answered %d, recorded %+v", target, w.Code, acts)
+			}
+		}
+	}
+	ask(s.Handler(), http.MethodDelete, "/v1/topics", "") // without the name
+	if acts := f.Journal().Acts(); len(acts) != 1 || acts[0].Status != http.StatusBadRequest {
+		t.Errorf("a refused request to an endpoint: recorded %+v", acts)
+	}
+}
+
+// failing is a node whose changes of topics end with a panic.
+type failing struct{ v1.TopicWriter }
+
+func (failing) PauseTopic(context.Context, string, bool) error { panic("BUG: for a test") }
+
+// TestActThatPanicsIsRecorded: the change may have been made.
+func TestActThatPanicsIsRecorded(t *testing.T) {
+	f := orders()
+	var observed []string
+	h := serverOf(t, f, func(o *Options) {
+		o.V1.Broker.TopicWriter = failing{o.V1.Broker.TopicWriter}
+		o.ObserveAct = func(action string, status int) { observed = append(observed, fmt.Sprint(action, " ", status)) }
+	}).Handler()
+	if w := ask(h, http.MethodPost, "/v1/topics/orders/pause", ""); w.Code != http.StatusInternalServerError {
+		t.Errorf("answered %d %s", w.Code, w.Body)
+	}
+	acts := f.Journal().Acts()
+	if len(acts) != 1 || acts[0].Verb != "POST /v1/topics/orders/pause" || acts[0].Status != http.StatusInternalServerError || acts[0].Object != "orders" {
+		t.Errorf("recorded %+v", acts)
+	}
+	if want := []string{"POST /v1/topics/{topic}/pause 500"}; !cmp.Equal(observed, want) {
+		t.Errorf("counted %q", observed)
 	}
 }
 

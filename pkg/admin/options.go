@@ -50,8 +50,8 @@ type Options struct {
 	Metrics, DetailedMetrics http.Handler
 	// Observe is called with every request. It must not block.
 	Observe func(web.Exchange)
-	// ObserveAct is called with every operator action: its method, the pattern of its path
-	// ("other" for an unknown one), and the status of the response. It must not block.
+	// ObserveAct is called with every operator action: its method with the pattern of its path,
+	// and the status of the response. It must not block.
 	ObserveAct func(action string, status int)
 	// ObserveRefusal is called with every request that access control refuses. Optional.
 	ObserveRefusal func()

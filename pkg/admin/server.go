@@ -34,15 +34,16 @@ func New(o Options) (*Server, error) {
 	o.V1.ConfigFrom = o.ConfigFrom
 	api := v1.New(o.V1)
 	routes := nodeRoutes(&o, publishing, lookups, answers)
+	match := func(r *http.Request) string {
+		if v1.Owns(r.URL.Path) {
+			return api.Match(r)
+		}
+		return routes.Match(r)
+	}
 	node := o.handler(o.gate(&gate{
 		needs: o.needs(rightsOfV1, rightsOfNode),
-		match: func(r *http.Request) string {
-			if v1.Owns(r.URL.Path) {
-				return api.Match(r)
-			}
-			return routes.Match(r)
-		},
-		next: audited{o.V1.Broker, o.ObserveAct, func(w http.ResponseWriter, r *http.Request) string {
+		match: match,
+		next: audited{o.V1.Broker, o.ObserveAct, match, func(w http.ResponseWriter, r *http.Request) string {
 			if v1.Owns(r.URL.Path) {
 				return api.Serve(w, r)
 			}
@@ -54,7 +55,7 @@ func New(o Options) (*Server, error) {
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
 	found := lookupRoutes(lookups, answers)
-	gated := o.gate(&gate{needs: rightsOfLookup, match: found.Match, next: audited{o.V1.Broker, o.ObserveAct, found.Serve}.serve})
+	gated := o.gate(&gate{needs: rightsOfLookup, match: found.Match, next: audited{o.V1.Broker, o.ObserveAct, found.Match, found.Serve}.serve})
 	return &Server{node: node, lookup: o.handler(gated.serve), patterns: [2][]string{append(routes.Patterns(), api.Patterns()...), found.Patterns()}}, nil
 }
 
