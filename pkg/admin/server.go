@@ -110,7 +110,7 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup, 
 		t.Handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
 	}
 	if o.DetailedMetrics != nil {
-		t.Handle(http.MethodGet, "/metrics/detailed", o.DetailedMetrics.ServeHTTP)
+		t.Handle(http.MethodGet, "/metrics/detailed", whole(answers, o.DetailedMetrics))
 	}
 	return t
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,9 +28,7 @@ const (
 	// maxDetailing is the maximum number of answers that are made at a time; further requests are
 	// refused and must be retried.
 	maxDetailing = 2
-	// detailTime is the maximum time of an answer, until its client has read it.
-	detailTime = 30 * time.Second
-	maxPattern = 1000 // bytes, of a regular expression
+	maxPattern   = 1000 // bytes, of a regular expression
 )
 
 // Question is what Detailed needs to know of a node.
@@ -234,7 +231,8 @@ func eachClient(d *Detail, yield func(*stats.Client, ...string)) {
 // with its parameters family (names separated by commas) and topic (a regular expression for the
 // whole name). A request that selects no family, or too many series, is answered with status 400
 // and what to do. The answer is for people and for occasional scrapes: each request reads all
-// selected objects.
+// selected objects. The handler is for a writer that does not wait for the client: only maxDetailing
+// requests are answered at a time.
 func (m *Metrics) Detailed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -250,11 +248,9 @@ func (m *Metrics) Detailed() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// Clients that do not read may not keep others waiting. Without deadlines there is no connection.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(detailTime))
 		one := prometheus.NewRegistry()
 		one.MustRegister(selected)
-		promhttp.HandlerFor(one, promhttp.HandlerOpts{Timeout: detailTime}).ServeHTTP(w, r)
+		promhttp.HandlerFor(one, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	})
 }
 

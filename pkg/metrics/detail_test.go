@@ -207,26 +207,3 @@ func TestFewDetailsAtATime(t *testing.T) {
 		}
 	}
 }
-
-// stalling is a client that does not read. It remembers until when it may take.
-type stalling struct {
-	*httptest.ResponseRecorder
-	until time.Time
-}
-
-// SetWriteDeadline is what http.ResponseController calls.
-func (s *stalling) SetWriteDeadline(until time.Time) error {
-	s.until = until
-	return nil
-}
-
-// TestSlowReadersOfDetails: a client that does not read its answer makes others wait for less than
-// two scrapes of Prometheus.
-func TestSlowReadersOfDetails(t *testing.T) {
-	m := New(Options{Detail: func(Question) Detail { return Detail{} }})
-	w := &stalling{ResponseRecorder: httptest.NewRecorder()}
-	m.Detailed().ServeHTTP(w, httptest.NewRequest("GET", "/metrics/detailed?family=topic", nil))
-	if left := time.Until(w.until); left <= 0 || left > detailTime {
-		t.Errorf("it may take %v", left)
-	}
-}
