@@ -147,7 +147,7 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 // fakePlans plans topics of a fake.
 type fakePlans struct{ *fake }
 
-func (f fakePlans) PlanTopic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error) {
+func (f fakePlans) PlanTopic(_ context.Context, name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error) {
 	if _, there := f.topics[name]; there {
 		return nil, failure.TopicExists
 	}
@@ -158,19 +158,19 @@ func (f fakePlans) PlanTopic(name string, cfg meta.TopicConfig, channels ...meta
 	return t, nil
 }
 
-func (f fakePlans) PlanAlter(name string, change func(*meta.TopicConfig)) (*meta.Topic, error) {
+func (f fakePlans) PlanAlter(_ context.Context, name string, change func(*meta.TopicConfig)) (*meta.Topic, error) {
 	t := *f.topics[name]
 	change(&t.Config)
 	return &t, t.Config.Validate()
 }
 
-func (f fakePlans) PlanPartitions(name string, total int) (*meta.Topic, error) {
+func (f fakePlans) PlanPartitions(_ context.Context, name string, total int) (*meta.Topic, error) {
 	t := *f.topics[name]
 	t.Partitions = make([]meta.Partition, total)
 	return &t, nil
 }
 
-func (f fakePlans) PlanChannel(c meta.Command) (*meta.Topic, error) {
+func (f fakePlans) PlanChannel(_ context.Context, c meta.Command) (*meta.Topic, error) {
 	name, ch := "", meta.Channel{}
 	switch c := c.(type) {
 	case meta.CreateChannel:

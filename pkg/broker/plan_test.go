@@ -1,13 +1,19 @@
 package broker
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -24,32 +30,32 @@ func TestPlansSayWhatChangesDo(t *testing.T) {
 	create := func(c meta.CreateChannel) [2]func() (*meta.Topic, error) {
 		c.Topic = "t"
 		return [2]func() (*meta.Topic, error){
-			func() (*meta.Topic, error) { return plans.PlanChannel(c) },
+			func() (*meta.Topic, error) { return plans.PlanChannel(ctx, c) },
 			func() (*meta.Topic, error) { return nil, b.Contents.Policies().CreateChannel(ctx, c) },
 		}
 	}
 	patch := func(channel string, p policy.Patch) [2]func() (*meta.Topic, error) {
 		c := meta.AlterChannel{Topic: "t", Channel: channel, Policy: &p}
 		return [2]func() (*meta.Topic, error){
-			func() (*meta.Topic, error) { return plans.PlanChannel(c) },
+			func() (*meta.Topic, error) { return plans.PlanChannel(ctx, c) },
 			func() (*meta.Topic, error) { return nil, b.Contents.Policies().AlterChannel(ctx, c) },
 		}
 	}
 	topic := func(cfg meta.TopicConfig) [2]func() (*meta.Topic, error) {
 		return [2]func() (*meta.Topic, error){
-			func() (*meta.Topic, error) { return plans.PlanTopic("t", cfg) },
+			func() (*meta.Topic, error) { return plans.PlanTopic(ctx, "t", cfg) },
 			func() (*meta.Topic, error) { return b.Directory.CreateTopic(ctx, "t", cfg) },
 		}
 	}
 	alter := func(change func(*meta.TopicConfig)) [2]func() (*meta.Topic, error) {
 		return [2]func() (*meta.Topic, error){
-			func() (*meta.Topic, error) { return plans.PlanAlter("t", change) },
+			func() (*meta.Topic, error) { return plans.PlanAlter(ctx, "t", change) },
 			func() (*meta.Topic, error) { return nil, b.Directory.AlterTopic(ctx, "t", change) },
 		}
 	}
 	grow := func(total int) [2]func() (*meta.Topic, error) {
 		return [2]func() (*meta.Topic, error){
-			func() (*meta.Topic, error) { return plans.PlanPartitions("t", total) },
+			func() (*meta.Topic, error) { return plans.PlanPartitions(ctx, "t", total) },
 			func() (*meta.Topic, error) { return nil, b.Directory.AddPartitions(ctx, "t", total) },
 		}
 	}
@@ -104,9 +110,44 @@ func TestPlansSayWhatChangesDo(t *testing.T) {
 		channel string
 		want    error
 	}{{"c", nil}, {"e#ephemeral", failure.InvalidConfig}, {long + "xx", failure.InvalidConfig}} {
-		planned, err := plans.PlanTopic("new", meta.TopicConfig{Ordered: true}, meta.CreateChannel{Topic: "new", Channel: "a"}, meta.CreateChannel{Topic: "new", Channel: c.channel, Policy: letters})
+		planned, err := plans.PlanTopic(ctx, "new", meta.TopicConfig{Ordered: true}, meta.CreateChannel{Topic: "new", Channel: "a"}, meta.CreateChannel{Topic: "new", Channel: c.channel, Policy: letters})
 		if !errors.Is(err, c.want) || err == nil && planned.Channels["a"].Order != policy.Strict || l.store.Topic("new") != nil {
 			t.Errorf("new topic with %s: %+v, %v", c.channel, planned, err)
 		}
+	}
+}
+
+// TestPlansAreRefusedForWhatRefusesChanges: the creation limit of the client, and the metadata's disk.
+func TestPlansAreRefusedForWhatRefusesChanges(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2")
+	b := l.at("n1")
+	if _, err := b.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := limit.NewCreations(2, time.Hour, slog.New(slog.DiscardHandler)).By(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})
+	plans := operate.Planner{Node: b.Node}
+	channels := []meta.CreateChannel{{Topic: "new", Channel: "a"}, {Topic: "new", Channel: "b"}}
+	for range 5 { // a plan uses nothing up
+		if _, err := plans.PlanTopic(ctx, "new", meta.TopicConfig{}, channels[:1]...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plans.PlanTopic(ctx, "new", meta.TopicConfig{}, channels...); !errors.Is(err, failure.TooManyCreated) {
+			t.Fatalf("a topic and two channels: %v", err)
+		}
+	}
+	for _, name := range []string{"c", "d"} {
+		if err := b.Directory.CreateChannel(ctx, "t", name, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := plans.PlanChannel(ctx, meta.CreateChannel{Topic: "t", Channel: "e"}); !errors.Is(err, failure.TooManyCreated) {
+		t.Errorf("a third channel: %v", err)
+	}
+	if _, err := plans.PlanChannel(ctx, meta.CreateChannel{Topic: "t", Channel: "c"}); err != nil {
+		t.Errorf("an existing channel: %v", err)
+	}
+	full := directory.Plans{Of: b.Directory, Admits: func(context.Context, []meta.Command) error { return failure.MetadataDiskFull }}
+	if _, err := full.Partitions(ctx, "t", 2); !errors.Is(err, failure.MetadataDiskFull) {
+		t.Errorf("on a full disk: %v", err)
 	}
 }

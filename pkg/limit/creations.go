@@ -120,6 +120,30 @@ func Create(ctx context.Context) (undo func(), err error) {
 	return func() { who.bounds.undo(who.from) }, nil
 }
 
+// MayCreate returns the error of Create if that would refuse one of n creations now. It counts nothing.
+func MayCreate(ctx context.Context, n int) error {
+	if who, ok := ctx.Value(creatorKey{}).(creator); ok && !who.bounds.allow(who.from, n, time.Now()) {
+		return failure.TooManyCreated
+	}
+	return nil
+}
+
+// allow reports whether n creations would be allowed now.
+func (c *Creations) allow(from netip.Prefix, n int, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, all := c.of[from], c.used
+	for range n {
+		var mayOne, mayAll bool
+		one, mayOne = c.one.after(one, now)
+		all, mayAll = c.all.after(all, now)
+		if !mayOne || !mayAll {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *Creations) reserve(from netip.Prefix, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -122,6 +122,26 @@ func TestUncreatedNamesDoNotCount(t *testing.T) {
 	}
 }
 
+// TestMayCreateCountsNothing: a dry run is refused like what it tries out, as often as it is repeated, and uses nothing up.
+func TestMayCreateCountsNothing(t *testing.T) {
+	c := NewCreations(3, time.Hour, slog.New(slog.DiscardHandler))
+	ctx := client(t, c, "192.0.2.1")
+	for range 50 {
+		if err := errors.Join(MayCreate(ctx, 0), MayCreate(ctx, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if err := MayCreate(ctx, 4); !errors.Is(err, failure.TooManyCreated) {
+			t.Fatalf("more than the burst: %v", err)
+		}
+	}
+	if got := create(ctx, 4); got != 3 || c.Refused() != 1 {
+		t.Errorf("%d are created, %d refused", got, c.Refused())
+	}
+	if err := MayCreate(ctx, 1); !errors.Is(err, failure.TooManyCreated) || MayCreate(ctx, 0) != nil || MayCreate(t.Context(), 9) != nil {
+		t.Errorf("after the burst: %v", err)
+	}
+}
+
 func TestRefusedCreationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer

@@ -38,6 +38,7 @@ func (o *Node) Register(all forward.Operations) {
 	askSettings.register(all, o)
 	askLogLevel.register(all, o)
 	askApplied.register(all, o)
+	askAdmit.register(all, o)
 }
 
 // reached adds failure.Unreachable to an error of another node if the node could not be asked.

@@ -173,7 +173,7 @@ func TestFullDiskOfTheMetadata(t *testing.T) {
 	}
 	fillDisk(t, filepath.Join(disk, "fill2"))
 
-	for _, grows := range [][]string{{"topic", "create", "new"}, {"channel", "create", "t/c2"}, {"channel", "pause", "u/c"}} {
+	for _, grows := range [][]string{{"topic", "create", "new"}, {"topic", "create", "new", "--dry-run"}, {"channel", "create", "t/c2"}, {"channel", "create", "t/c2", "--dry-run"}, {"channel", "pause", "u/c"}} {
 		out := n.ctl(4, grows...)
 		for _, want := range []string{"metadata disk full on node n1", filepath.Join(data, "meta"), "free on the disk", "--purge"} {
 			if !strings.Contains(out, want) {

@@ -34,10 +34,10 @@ type TopicWriter interface {
 
 // Plans says what changes of topics and channels would do.
 type Plans interface {
-	PlanTopic(name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error)
-	PlanAlter(name string, change func(*meta.TopicConfig)) (*meta.Topic, error)
-	PlanPartitions(name string, total int) (*meta.Topic, error)
-	PlanChannel(c meta.Command) (*meta.Topic, error)
+	PlanTopic(ctx context.Context, name string, cfg meta.TopicConfig, channels ...meta.CreateChannel) (*meta.Topic, error)
+	PlanAlter(ctx context.Context, name string, change func(*meta.TopicConfig)) (*meta.Topic, error)
+	PlanPartitions(ctx context.Context, name string, total int) (*meta.Topic, error)
+	PlanChannel(ctx context.Context, c meta.Command) (*meta.Topic, error)
 	MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 }
 

@@ -144,7 +144,7 @@ func (v topicsAPI) newChannel(r *http.Request, t *meta.Topic, req api.CreateChan
 
 // plan returns the channel that a change would leave.
 func (v channelsAPI) plan(r *http.Request, c meta.Command, name string) (answer, error) {
-	t, err := v.topics.plans.PlanChannel(c)
+	t, err := v.topics.plans.PlanChannel(r.Context(), c)
 	if err != nil {
 		return answer{}, err
 	}

@@ -167,7 +167,7 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 
 // plan returns the topic that a request would create, with the channels that are to be created in it.
 func (v topicsAPI) plan(r *http.Request, req api.CreateTopic, cfg meta.TopicConfig) (answer, error) {
-	t, err := v.plans.PlanTopic(req.Name, cfg)
+	t, err := v.plans.PlanTopic(r.Context(), req.Name, cfg)
 	if err != nil {
 		return answer{}, err
 	}
@@ -179,7 +179,7 @@ func (v topicsAPI) plan(r *http.Request, req api.CreateTopic, cfg meta.TopicConf
 			return answer{}, e
 		}
 	}
-	if t, err = v.plans.PlanTopic(req.Name, cfg, channels...); err != nil {
+	if t, err = v.plans.PlanTopic(r.Context(), req.Name, cfg, channels...); err != nil {
 		return answer{}, err
 	}
 	out := v.planned(t)
@@ -231,7 +231,7 @@ func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	}
 	change := func(c *meta.TopicConfig) { _ = patchConfig(c, patch) } // checked above
 	if dry {
-		t, err := v.plans.PlanAlter(t.Name, change)
+		t, err := v.plans.PlanAlter(r.Context(), t.Name, change)
 		if err != nil {
 			return answer{}, err
 		}
@@ -332,7 +332,7 @@ func (v topicsAPI) addPartitions(r *http.Request, t *meta.Topic) (answer, error)
 	switch {
 	case req.Partitions == len(t.Partitions):
 	case req.DryRun:
-		t, err := v.plans.PlanPartitions(t.Name, req.Partitions)
+		t, err := v.plans.PlanPartitions(r.Context(), t.Name, req.Partitions)
 		if err != nil {
 			return answer{}, err
 		}

@@ -168,6 +168,9 @@ func TestFreeingCommandsAreAcceptedOnReserve(t *testing.T) {
 	if !r.release() {
 		t.Fatal("no reserve")
 	}
+	if err := s.Members().Admits(topic("x"), 100); !errors.Is(err, failure.MetadataDiskFull) {
+		t.Errorf("a command that would be refused is admitted: %v", err)
+	}
 	_, err := s.Propose(t.Context(), topic("x"))
 	if !errors.Is(err, failure.MetadataDiskFull) || fate.Of(err) != fate.Refused || !r.isLow() {
 		t.Fatal(err)
@@ -178,6 +181,9 @@ func TestFreeingCommandsAreAcceptedOnReserve(t *testing.T) {
 		}
 	}
 	name := s.Topics()[0].Name
+	if err := s.Members().Admits(meta.DeleteTopic{Name: name}, 100); err != nil {
+		t.Error(err)
+	}
 	propose(t, s, meta.DeleteTopic{Name: name})
 	for d := range meta.TrashOf(s.View()).All() {
 		propose(t, s, meta.PurgeTopics{Incarnations: []meta.Incarnation{d.Topic.Incarnation}})

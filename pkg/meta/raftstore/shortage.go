@@ -46,6 +46,11 @@ func (r *reserve) admit(node meta.NodeID, frees bool, bytes int) error {
 	return fmt.Errorf("%w on node %s: %s", failure.MetadataDiskFull, node, r.state())
 }
 
+// Admits returns why this node, as the leader, would refuse a command of n bytes for lack of disk space now, or nil.
+func (m Members) Admits(c meta.Command, bytes int) error {
+	return m.s.guard.reserve.admit(m.s.opts.NodeID, frees(c), bytes)
+}
+
 // FullDisk describes the remaining space on the metadata's disk of this node, with the
 // directory, while commands are refused for lack of space; "" otherwise. It does not wait for
 // the disk.
