@@ -88,7 +88,10 @@ var (
 		"retry later, or raise creation-burst and creation-rate",
 		Kind{Word: "TOO_MANY_CREATED", Code: Busy, Hint: "use existing topics and channels, or retry later: creation-rate limits new ones"})
 	NothingToUndo = refused(0, "no saved position: the channel was not moved, or the move was undone or is too old", Kind{Word: "NOTHING_TO_UNDO", Code: NotFound})
-	ChannelThere  = refused(0, "channel exists: it was restored already, or not deleted in the last days", Kind{
+	NotSaved      = refused(0, "no answer of the metadata in time", Kind{
+		Word: "NOT_SAVED", Code: Unavailable, Hint: "nothing was changed: repeat the request once brokerctl cluster health shows a controller",
+	})
+	ChannelThere = refused(0, "channel exists: it was restored already, or not deleted in the last days", Kind{
 		Word: "CHANNEL_EXISTS", Code: Exists, Hint: "there is nothing to restore: brokerctl channel describe shows its position, brokerctl channel seek moves it",
 	})
 	ChannelAgain = refused(77, "channel was created again since it was deleted", Kind{
@@ -202,7 +205,7 @@ func All() []*Kind {
 		SubscriptionGone, FinNotStored, TopicNotFound, TopicExists, ChannelNotFound, PartitionNotFound,
 		InvalidConfig, InvalidTopic, InvalidChannel, InvalidName, NotInTrash, ManyDeleted, NameTaken,
 		SavedNotFound, StaleVersion, StaleEpoch, StaleIncarnation, StaleIndex, LimitReached, TooManyCreated,
-		NothingToUndo, ChannelThere, ChannelAgain, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, OnlyCopies, NotInISR, Suspect,
+		NothingToUndo, NotSaved, ChannelThere, ChannelAgain, MessageNotFound, UnknownSetting, NodeNotFound, NodeInUse, OnlyCopies, NotInISR, Suspect,
 		InvalidISR, InvalidAssignment, TooFewNodes, FeatureLevel, NoSetAside, NoOtherInSync, NoneInSync,
 		NoLoss, NodeActive, Unreachable,
 		CannotDrain, NotMoving, NodeNotUp, TooManyMoves, NodeLeaving, NoSuchCall, NotController, NoQuorum, LastVoter,

@@ -137,9 +137,25 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		v.Order, v.Policy, v.Filter, v.Version, v.Address = c.Order, c.Policy, c.Filter, c.Version, c.Address
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
-		return fmt.Errorf("channel %s/%s not moved: cannot save its position: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
+		return m.unsaved(host.OfThisIncarnation(err))
 	}
 	return nil
+}
+
+// unsaved says that the channel is as before because its position was not saved. Whether the metadata has stored the
+// position after all does not matter to the channel.
+func (m operatorMove) unsaved(err error) error {
+	what := "moved"
+	switch m.verb {
+	case SavedDelete:
+		what = "deleted, it keeps its position and its messages"
+	case savedEmpty:
+		what = "emptied, it keeps its position and its messages"
+	}
+	if fate.Of(err) != fate.Refused {
+		err = fmt.Errorf("%w: %v", failure.NotSaved, err) //nolint:errorlint // its code and hint are about the saved position
+	}
+	return fmt.Errorf("channel %s/%s not %s: cannot save its position, without which the change could not be undone: %w", m.topic.Name, m.channel, what, err)
 }
 
 // move saves the channel's position and moves it. Partitions whose leaders do not answer stay
@@ -195,7 +211,7 @@ func newMove(o *Node, name, channel, verb string, to *SeekTo) (operatorMove, err
 // EmptyChannel drops all messages of a channel, in every partition: waiting, deferred and in
 // flight.
 func (o *Contents) EmptyChannel(ctx context.Context, name, channel string) error {
-	m, err := newMove(o.node, name, channel, "empty", nil)
+	m, err := newMove(o.node, name, channel, savedEmpty, nil)
 	if err != nil {
 		return err
 	}
@@ -241,8 +257,11 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 	return undo(ctx, o.node, all[0])
 }
 
-// SavedDelete is the verb of positions saved when a channel was deleted.
-const SavedDelete = "delete"
+// SavedDelete is the verb of positions saved when a channel was deleted, and savedEmpty when it was emptied.
+const (
+	SavedDelete = "delete"
+	savedEmpty  = "empty"
+)
 
 // RestoreChannel recreates a deleted channel at its last position. With replace, a channel with the name
 // that was created since, for example by a consumer that reconnected, is moved to that position and gets
