@@ -71,6 +71,10 @@ func (a acts) remove(ctx context.Context, c meta.RemoveNode, payload []byte) err
 	}
 	id := c.ID
 	if id == a.calls.self {
+		s := a.store.View()
+		if err := s.Snapshot().Apply(s.Index()+1, c).Err; err != nil && !errors.Is(err, failure.NodeNotFound) {
+			return fmt.Errorf("remove %s: %w", id, err) // the role stays
+		}
 		return a.leave(ctx, payload)
 	}
 	_, voting := a.store.Members().Configuration().Find(id)

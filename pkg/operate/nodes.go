@@ -134,15 +134,9 @@ func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID, loseDeleted, 
 	return err
 }
 
-// removeMember removes a node. The controller first transfers its role: a controller that removes
-// itself may not be able to answer.
+// removeMember removes a node. One that has removed itself may not learn the outcome from the new controller.
 func (o *Operator) removeMember(ctx context.Context, c meta.RemoveNode) error {
 	id := c.ID
-	if leader, _ := o.node.Meta.Leader(); leader == id && len(o.node.members().Voters()) > 1 {
-		if err := o.TransferController(ctx); err != nil {
-			return err
-		}
-	}
 	err := o.node.Agreement.RemoveMember(ctx, c)
 	if err == nil || fate.Of(err) == fate.Refused {
 		return err
