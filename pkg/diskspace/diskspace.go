@@ -34,6 +34,9 @@ const (
 	// calm is how long a disk must have had room before the metadata says so. A disk
 	// at the limit therefore moves leaderships at most that often.
 	calm = 10 * time.Second
+	// rest is how long a disk must have had room before the log says so. A disk at the limit, where retention frees
+	// what publishers fill, has one line when that begins, and one when it is over.
+	rest = time.Minute
 	// minLead is how long a node must have led the metadata before it transfers that
 	// leadership for lack of space for commands: if no disk has space, the leadership
 	// does not move faster than that.
@@ -181,6 +184,15 @@ type Space struct {
 
 	mu    sync.Mutex // guards level
 	level level
+
+	told shortages // of Look
+}
+
+// shortages is what the log has said of a disk that is low.
+type shortages struct {
+	low     bool // it is
+	brimful bool // likewise
+	times   int  // how often the disk has become low since it last had room for long
 }
 
 // New returns the disk of a directory. At most reserve bytes of it are kept free.
@@ -221,25 +233,45 @@ func (s *Space) Look() Room {
 	s.mu.Lock()
 	r := s.level.observe(time.Now(), shown, reserve)
 	s.mu.Unlock()
-	if full := r <= Low; s.low.Swap(full) != full {
-		if full && u.FewFiles {
-			s.log.Error("file system nearly out of inodes: publishes are refused until files are removed from it (df -i), and leadership moves to in-sync replicas with free space",
-				"path", s.dir, "free_bytes", u.Free)
-		} else if full && denied != nil && u.Free >= reserve {
-			s.log.Error("system refuses writes for lack of space although the disk has free space, as a quota does: publishes are refused until it accepts them, and leadership moves to in-sync replicas with free space",
-				"path", s.dir, "free_bytes", u.Free, "error", denied)
-		} else if full {
-			s.log.Error("disk nearly full: publishes are refused until space is freed, and leadership moves to in-sync replicas with free space",
-				"free_bytes", u.Free, "reserve_bytes", reserve)
-		} else {
-			s.log.Info("disk space available again; publishes accepted", "free_bytes", u.Free)
-		}
+	if was := s.low.Swap(r <= Low); !was && r <= Low {
+		s.told.times++
 	}
-	if brimful := r == Brimful; s.brimful.Swap(brimful) != brimful && brimful {
+	s.brimful.Store(r == Brimful)
+	s.tell(r, u, reserve, denied)
+	return r
+}
+
+// tell logs that the disk has become low or brimful, or has had room for a while. denied is why the system refused a
+// write.
+func (s *Space) tell(r Room, u vfs.Usage, reserve uint64, denied error) {
+	switch {
+	case s.told.low && !s.fullWithin(rest):
+		s.log.Info("disk has had space for a while; publishes are accepted", "free_bytes", u.Free, "times_low", s.told.times)
+		s.told = shortages{}
+	case s.told.low || r > Low:
+	case u.FewFiles:
+		s.log.Error("file system nearly out of inodes: publishes are refused until files are removed from it (df -i), and leadership moves to in-sync replicas with free space",
+			"path", s.dir, "free_bytes", u.Free)
+	case denied != nil && u.Free >= reserve:
+		s.log.Error("system refuses writes for lack of space although the disk has free space, as a quota does: publishes are refused until it accepts them, and leadership moves to in-sync replicas with free space",
+			"path", s.dir, "free_bytes", u.Free, "error", denied)
+	default:
+		s.log.Error("disk nearly full: publishes are refused until space is freed, and leadership moves to in-sync replicas with free space",
+			"free_bytes", u.Free, "reserve_bytes", reserve)
+	}
+	s.told.low = s.told.low || r <= Low
+	if r == Brimful && !s.told.brimful {
+		s.told.brimful = true
 		s.log.Error("half of the disk reserve is used: followers on this node stop replicating until space is freed, and leave the in-sync sets",
 			"free_bytes", u.Free, "reserve_bytes", reserve)
 	}
-	return r
+}
+
+// fullWithin reports whether the disk was low in the last time.
+func (s *Space) fullWithin(last time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.level.lowLast) < last
 }
 
 // reserveOf returns how much of a disk is kept free: less on a small disk.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -129,4 +130,43 @@ func TestDiskWithoutInodesIsLow(t *testing.T) {
 	if r := s.Look(); r != Ample || !s.Reserve(1) {
 		t.Errorf("level %d after files were removed", r)
 	}
+}
+
+// TestDiskAtTheLimitDoesNotFillTheLog: retention frees what publishers fill, and each crossing had a line.
+func TestDiskAtTheLimitDoesNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reserve = 1 << 20
+		d := &disk{FS: vfs.NewMem()}
+		var said bytes.Buffer
+		s := New(d, "/data", reserve, slog.New(slog.NewTextHandler(&said, nil)))
+		look := func(free uint64) {
+			d.usage = vfs.Usage{Total: 1 << 40, Free: free}
+			s.Look()
+			time.Sleep(time.Second) // of virtual time
+		}
+		for range 100 {
+			look(reserve / 4) // brimful, too
+			if !s.Low() {
+				t.Fatal("not low")
+			}
+			look(reserve * 2)
+			if s.Low() {
+				t.Fatal("low")
+			}
+		}
+		if n := strings.Count(said.String(), "\n"); n != 2 || !strings.Contains(said.String(), "disk nearly full") || !strings.Contains(said.String(), "half of the disk reserve") {
+			t.Errorf("%d lines:\n%s", n, said.String())
+		}
+		said.Reset()
+		for range int(2 * rest / time.Second) {
+			look(reserve * 2)
+		}
+		if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "publishes are accepted") || !strings.Contains(text, "times_low=100") {
+			t.Errorf("once it has room:\n%s", text)
+		}
+		said.Reset()
+		if look(reserve / 4); strings.Count(said.String(), "\n") != 2 {
+			t.Errorf("low again:\n%s", said.String())
+		}
+	})
 }
