@@ -438,7 +438,7 @@ func (c *Consumers) abandon(h *host.Topic, channel string) {
 		return slices.ContainsFunc(h.AllLed(), func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil })
 	})
 	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, failure.ShuttingDown) {
-		c.o.Logger.Warn("cannot delete an ephemeral topic after its last channel; it stays in memory until it is deleted", "topic", h.Name, "channel", channel, "error", err)
+		c.complaints.Warn(c.o.Logger, time.Now(), "cannot delete an ephemeral topic after its last channel; it stays in memory until it is deleted", "topic", h.Name, "channel", channel, "error", err)
 	}
 }
 

@@ -47,7 +47,9 @@ type Options struct {
 
 // New returns a directory whose changes a host applies.
 func New(o Options, h *host.Host) *Directory {
-	return &Directory{o: o, host: h, leaders: leaders{o: &o, host: h}}
+	d := &Directory{o: o, host: h}
+	d.leaders = leaders{o: &d.o, host: h, complaints: &d.complaints}
+	return d
 }
 
 // Topics returns all topics of the cluster, sorted by name. They are shared and

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -472,6 +474,37 @@ func TestNewTopicWaitsForLeaderThatStarts(t *testing.T) {
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("a leader that does not answer delays a new topic by %v", took)
+		}
+	})
+}
+
+// broken is the connection to a node that cannot apply the metadata.
+type broken struct{}
+
+func (broken) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
+
+func (broken) Call(context.Context, meta.NodeID, uint8, [][]byte) ([]byte, error) {
+	return nil, forward.ToRemote(errors.New("its disk is broken"))
+}
+
+// Clients create topics, for example by SUB while another deletes them, as fast as they can.
+func TestLateLeadersDoNotFillTheLog(t *testing.T) {
+	var said bytes.Buffer
+	inBubble(t, func(o *Options) {
+		o.Calls.Remote, o.Logger = broken{}, slog.New(slog.NewTextHandler(&said, nil))
+	}, func(t *testing.T, d *Directory) {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			if _, err := d.o.Meta.Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: id, Levels: level.Supported()}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 50 {
+			if _, err := d.CreateTopic(t.Context(), fmt.Sprint("t", i), meta.TopicConfig{Partitions: 2, Replicas: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(said.String(), "leader has not applied the metadata yet"); n != 1 {
+			t.Errorf("%d lines in a moment:\n%s", n, said.String())
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -47,8 +48,9 @@ func (d *Directory) Converge(ctx context.Context, name string, index uint64) err
 
 // leaders makes every leader of a topic apply metadata up to an index.
 type leaders struct {
-	o    *Options
-	host *host.Host
+	o          *Options
+	host       *host.Host
+	complaints *complaint.Book // about changes that clients ask for
 }
 
 // converge returns once every leader of a topic has applied metadata up to an index and has
@@ -119,7 +121,7 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 		for began := time.Now(); ; {
 			silent, err := d.ask(ctx, h, index)
 			if err != nil {
-				d.o.Logger.Warn("leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
+				d.complaints.Warn(d.o.Logger, time.Now(), "leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
 			}
 			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries || ctx.Err() != nil {
 				return
