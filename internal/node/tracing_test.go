@@ -39,7 +39,7 @@ func TestHungTraceDiskDelaysNoStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := trace.Source{Store: x.store, Incarnation: 1, Numbering: seq.NumberingFrom(1)}.Under(r)
-		p.Step(trace.Step{What: trace.Delivered, Offset: 1, At: time.Now()})
+		p.Step(&trace.Step{What: trace.Delivered, Offset: 1, At: time.Now()})
 		begun := time.Now()
 		x.close()
 		if d := time.Since(begun); d != stalledClose {
