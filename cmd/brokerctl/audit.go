@@ -51,6 +51,15 @@ func (o *journalOptions) request(now time.Time) (api.JournalOptions, error) {
 	return req, nil
 }
 
+// mayHaveMore tells of a list that has as many entries as were asked for.
+func (o *journalOptions) mayHaveMore(n int) func(p *output.Page) {
+	return func(p *output.Page) {
+		if n >= o.max {
+			p.Line("\nthe last %d entries; there may be older ones: -n N", n)
+		}
+	}
+}
+
 func newAuditCommand(g *globals) *cobra.Command {
 	var o journalOptions
 	cmd := &cobra.Command{
@@ -74,12 +83,9 @@ func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
 	return answer(cmd, g, ask, func(log *api.AuditLog) output.View {
 		t := output.NewTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
 		return output.List(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
-			who := a.Actor
-			if a.Identity != "" {
-				who = a.Identity + " " + a.Actor
-			}
+			who := strings.TrimSpace(a.Identity + " " + a.Actor)
 			return []any{output.Time(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
-		})
+		}, o.mayHaveMore(len(log.Acts)))
 	})
 }
 
@@ -104,7 +110,7 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 	}
 	ask := func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) }
 	if !o.follow {
-		return answer(cmd, g, ask, eventsView)
+		return answer(cmd, g, ask, func(log *api.EventLog) output.View { return eventsView(log).Then(o.mayHaveMore(len(log.Events))) })
 	}
 	ctx := cmd.Context()
 	log, err := query(ctx, g, ask)

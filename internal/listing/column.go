@@ -23,11 +23,12 @@ func ParseColumn(text string) Column {
 	return Column{plainName(name), reverse}
 }
 
-// plainName makes one of "IN-FLIGHT", "in flight" and "in_flight".
+// plainName makes one of "IN-FLIGHT", "in flight" and "in_flight", and one of "IN/s" and "in_per_s".
 func plainName(name string) string {
+	name = strings.ReplaceAll(name, "/", "per")
 	return strings.Map(func(r rune) rune {
 		switch r {
-		case '-', ' ', '/', '.', '_', '+':
+		case '-', ' ', '.', '_', '+':
 			return -1
 		}
 		return r
@@ -70,14 +71,15 @@ func (s Column) Order(a, b string) int {
 	return c
 }
 
-// measureOf reads a cell that is a number, a size or a duration, as commands print them.
+// measureOf reads a cell that is a number, a size or a duration, as commands print them. What tables call never is null
+// in JSON.
 func measureOf(cell string) (float64, bool) {
 	text := strings.ReplaceAll(cell, ",", "")
 	text = strings.TrimPrefix(text, "<")
 	switch text {
-	case "-", "now", "null":
+	case "-", "now":
 		return 0, true
-	case "never":
+	case "never", "null":
 		return float64(1<<63 - 1), true
 	}
 	if x, err := strconv.ParseFloat(text, 64); err == nil {

@@ -11,13 +11,17 @@ func TestMeasureOf(t *testing.T) {
 			t.Errorf("%s is %v, %s is %v", sizes[i-1], a, sizes[i], b)
 		}
 	}
-	ages := []string{"now", "120ms", "1.2s", "42s", "3m1s", "3h12m", "2d", "never"}
+	ages := []string{"now", "120ms", "1.2s", "42s", "3m1s", "3h12m", "2d", "null"}
 	for i := 1; i < len(ages); i++ {
 		a, okA := measureOf(ages[i-1])
 		b, okB := measureOf(ages[i])
 		if !okA || !okB || a >= b {
 			t.Errorf("%s is %v, %s is %v", ages[i-1], a, ages[i], b)
 		}
+	}
+	never, _ := measureOf("never")
+	if null, ok := measureOf("null"); !ok || null != never {
+		t.Errorf("null, which tables call never, is %v", null)
 	}
 	for _, text := range []string{"", "orders", "12 apples", "n1"} {
 		if x, ok := measureOf(text); ok {
@@ -28,7 +32,7 @@ func TestMeasureOf(t *testing.T) {
 
 func TestColumn(t *testing.T) {
 	names := []string{"TOPIC", "IN/s", "IN-FLIGHT", "OLDEST"}
-	for text, want := range map[string]int{"topic": 0, "in": 1, "in_flight": 2, "in flight": 2, "-old": 3} {
+	for text, want := range map[string]int{"topic": 0, "in": 1, "in/s": 1, "in_per_s": 1, "in_flight": 2, "in flight": 2, "-old": 3} {
 		c := ParseColumn(text)
 		if i, ok := c.In(names); !ok || i != want || c.Reverse != (text[0] == '-') {
 			t.Errorf("%q is %+v: column %d, %v", text, c, i, ok)

@@ -1,10 +1,12 @@
 package listing
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,10 +40,19 @@ func (v Sheet) Sorted(by Column) (Sheet, error) {
 		if err != nil {
 			return v, err
 		}
-		cells[n] = strings.Trim(string(fields[keys[i]]), `"`)
+		cells[n] = cellOf(fields[keys[i]])
 	}
 	slices.SortStableFunc(places, func(a, b int) int { return by.Order(cells[a], cells[b]) })
 	return v.Picked(places), nil
+}
+
+// cellOf returns what a table shows of a value in JSON: the length of a list.
+func cellOf(raw json.RawMessage) string {
+	var list []json.RawMessage
+	if bytes.HasPrefix(raw, []byte("[")) && json.Unmarshal(raw, &list) == nil {
+		return strconv.Itoa(len(list))
+	}
+	return strings.Trim(string(raw), `"`)
 }
 
 // Picked returns some elements of the list, by index.
