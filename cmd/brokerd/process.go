@@ -94,7 +94,7 @@ func (p *process) run(ctx context.Context) error {
 	watching, enough := context.WithCancel(stopping)
 	defer enough()
 	for _, certs := range p.allCertificates() {
-		certs.warnInvalid(p.log, time.Now())
+		certs.warn(p.log, time.Now())
 		watches.Go(func() { certs.watch(watching, p.log) })
 	}
 	n, err := p.recoverNode(stopping, ls, hangup)

@@ -14,12 +14,16 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/metrics"
 )
 
 // certificatePoll is the interval at which certificate files are checked, because tools that renew
 // them rarely notify anyone.
 const certificatePoll = 30 * time.Second
+
+// certificateReminder is the interval at which the log has that a certificate is not valid, or not for long.
+const certificateReminder = 24 * time.Hour
 
 // certificates is the TLS material of the process. New connections use the last valid version of
 // the files; an invalid file never replaces it.
@@ -30,8 +34,9 @@ type certificates struct {
 
 	reloaded, failed atomic.Uint64 // since the start
 
-	mu   sync.Mutex // guards seen
-	seen [sha256.Size]byte
+	mu     sync.Mutex // guards what follows
+	seen   [sha256.Size]byte
+	warned time.Time // when the log last had that the certificate is invalid, or will be; zero: not of this one
 }
 
 // certificateFlags names the settings that contain the files.
@@ -133,7 +138,7 @@ func (c *certificates) known(sum [sha256.Size]byte) bool {
 func (c *certificates) know(sum [sha256.Size]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen = sum
+	c.seen, c.warned = sum, time.Time{}
 }
 
 // serverConfig converts PEM files to a server configuration.
@@ -187,19 +192,30 @@ func (c *certificates) refreshAndLog(log *slog.Logger, said string) string {
 	case changed:
 		c.reloaded.Add(1)
 		log.Info("certificates reloaded", "cert", c.from.CertFile)
-		c.warnInvalid(log, time.Now())
 	}
+	c.warn(log, time.Now())
 	if err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// warnInvalid logs a certificate that is not valid at a time: all others refuse it, with an error that this node may
-// not see.
-func (c *certificates) warnInvalid(log *slog.Logger, now time.Time) {
-	if leaf := c.current.Load().Certificates[0].Leaf; now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+// warn logs, once a day, a certificate that is not valid at a time, because all others refuse it, with an error that this
+// node may not see, and one that will not be valid soon.
+func (c *certificates) warn(log *slog.Logger, now time.Time) {
+	leaf := c.current.Load().Certificates[0].Leaf
+	invalid := now.Before(leaf.NotBefore) || now.After(leaf.NotAfter)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !invalid && leaf.NotAfter.Sub(now) >= health.CertificateNotice || !c.warned.IsZero() && now.Sub(c.warned) < certificateReminder {
+		return
+	}
+	c.warned = now
+	if invalid {
 		log.Error("certificate is expired or not valid yet: other nodes and clients refuse it; replace the file", "cert", c.from.CertFile,
 			"not_before", leaf.NotBefore, "not_after", leaf.NotAfter)
+		return
 	}
+	log.Warn("certificate expires soon: other nodes and clients will refuse it; replace the file, which is read again", "cert", c.from.CertFile,
+		"not_after", leaf.NotAfter, "days_left", int(leaf.NotAfter.Sub(now)/(24*time.Hour)))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -98,7 +99,8 @@ func TestAutomaticFormat(t *testing.T) {
 func certificate(t *testing.T, dir, name string) (cert, key string) {
 	t.Helper()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	certtest.Write(t, certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}}, nil), cert, key)
+	lasting := x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(90 * 24 * time.Hour)}
+	certtest.Write(t, certtest.Make(t, lasting, nil), cert, key)
 	return cert, key
 }
 
@@ -234,18 +236,41 @@ func TestCertificatesAreReloadedWhileTheNodeOpens(t *testing.T) {
 	})
 }
 
-func TestExpiredCertificateIsLogged(t *testing.T) {
-	cert, key := certificate(t, t.TempDir(), "node")
+func TestExpiringCertificateIsLoggedOnceADay(t *testing.T) {
+	const invalid, soon = "expired or not valid yet", "expires soon"
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	template := x509.Certificate{Subject: pkix.Name{CommonName: "node"}, NotAfter: time.Now().Add(90 * 24 * time.Hour)}
+	certtest.Write(t, certtest.Make(t, template, nil), cert, key)
 	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	leaf := certs.current.Load().Certificates[0].Leaf
-	for at, want := range map[time.Time]bool{leaf.NotBefore.Add(-1): true, leaf.NotBefore: false, leaf.NotAfter: false, leaf.NotAfter.Add(1): true} {
+	notice := leaf.NotAfter.Add(-health.CertificateNotice)
+	for _, x := range []struct {
+		at   time.Time
+		want string
+	}{
+		{leaf.NotBefore.Add(-1), invalid},
+		{leaf.NotBefore, ""},
+		{notice, ""},
+		{notice.Add(1), soon},
+		{notice.Add(certificateReminder), ""},
+		{notice.Add(1 + certificateReminder), soon},
+		{leaf.NotAfter, soon},
+		{leaf.NotAfter.Add(certificateReminder), invalid},
+		{leaf.NotAfter.Add(certificateReminder + certificatePoll), ""},
+	} {
 		var out bytes.Buffer
-		certs.warnInvalid(slog.New(slog.NewTextHandler(&out, nil)), at)
-		if said := strings.Contains(out.String(), "expired or not valid yet") && strings.Contains(out.String(), cert); said != want {
-			t.Errorf("at %v the log says %q", at, out.String())
+		certs.warn(slog.New(slog.NewTextHandler(&out, nil)), x.at)
+		if text := out.String(); (text == "") != (x.want == "") || !strings.Contains(text, x.want) || x.want != "" && !strings.Contains(text, cert) {
+			t.Errorf("at %v the log says %q, want %q", x.at, text, x.want)
 		}
+	}
+	certtest.Write(t, certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: "another"}}, nil), cert, key) // for an hour
+	var out bytes.Buffer
+	if certs.refreshAndLog(slog.New(slog.NewTextHandler(&out, nil)), ""); !strings.Contains(out.String(), soon) {
+		t.Errorf("another certificate: %q", out.String())
 	}
 }

@@ -219,7 +219,7 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Awaited: n.awaited, AutoCreateTopics: o.Topics.AutoCreate,
+		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Certificates: func() []health.Certificate { return endsOf(n.c.Certificates) }, Awaited: n.awaited, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),

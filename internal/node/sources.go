@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -49,6 +50,16 @@ func (n *Node) values() metrics.Values {
 		v.Certificates = n.c.Certificates()
 	}
 	return v
+}
+
+// endsOf returns the certificates that the process shows to others, as the health reports them. nil: TLS is off.
+func endsOf(certificates func() []metrics.Certificate) (all []health.Certificate) {
+	if certificates != nil {
+		for _, c := range certificates() {
+			all = append(all, health.Certificate{Usage: c.Usage, Ends: c.NotAfter})
+		}
+	}
+	return all
 }
 
 // nodesByState counts the nodes in each state, none included.

@@ -58,6 +58,8 @@ var gravities = map[string]Gravity{
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,
 	"two_voters":                  ForInformation,
+	"certificate_ends":            ForInformation,
+	"certificate_ended":           Degrading,
 	"join_other_cluster":          Degrading,
 	"version_skew":                ForInformation,
 	"upgrade_not_finalized":       ForInformation,

@@ -110,7 +110,7 @@ func noteNode(f *health.Findings, id meta.NodeID, reasons []health.Reason) {
 			f.Add(r.Code, "no metadata leader, nothing can be created or changed", "seen from "+string(id))
 		case "partitions_offline": // counted once for all
 		default:
-			f.Add(r.Code, r.What, "on "+string(id))
+			f.AddNode(string(id), r)
 		}
 	}
 }

@@ -47,6 +47,12 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
 	}
+	if o.Certificates != nil {
+		for _, r := range health.CertificateReasons(o.Certificates(), now) {
+			h.Reasons = append(h.Reasons, r)
+			h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
+		}
+	}
 	if o.OtherClusters != nil {
 		if r, some := apart(o.OtherClusters()); some {
 			h.Reasons, h.Degraded = append(h.Reasons, r), true

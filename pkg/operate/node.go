@@ -17,6 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -80,6 +81,8 @@ type Options struct {
 	Process    Process // of this node; nil: it has no settings
 	// OtherClusters returns the join addresses that belong to another cluster than this node; nil: none.
 	OtherClusters func() []string
+	// Certificates returns those that the process shows to others; nil: none.
+	Certificates func() []health.Certificate
 	// Awaited returns the nodes with which this node has bootstrapped the cluster and which have not
 	// joined it yet. nil: there are none.
 	Awaited func() []meta.NodeID

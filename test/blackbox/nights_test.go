@@ -339,6 +339,9 @@ func TestNightACertificateExpires(t *testing.T) {
 	n.words["ADDRESS"], n.words["CA"] = at[0].HTTP, by.path("ca.pem")
 	n.words["CERT"], n.words["KEY"] = by.path("node.pem"), by.path("node.key")
 	n.words["NEW-CERT"], n.words["NEW-KEY"] = by.path("new.pem"), by.path("new.key")
+	if out, err := n.shell("brokerctl cluster health"); exitCode(err) != 11 || !strings.Contains(out, "certificate_ended") || !strings.Contains(out, "n1 (server 20") {
+		t.Errorf("the health does not name the node: %v\n%s", err, out)
+	}
 	n.shows(`certificate has expired`)
 	n.next()
 	n.next()
