@@ -340,6 +340,29 @@ func TestFinishedMessagesAndAppendsAreRecorded(t *testing.T) {
 	}
 }
 
+// TestHistogramsAreNative: a Prometheus that asks for them gets native histograms, which the text of a scrape does not show.
+func TestHistogramsAreNative(t *testing.T) {
+	m := full()
+	observeAll(m.Histograms())
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	native := 0
+	for _, f := range families {
+		for _, x := range f.GetMetric() {
+			if h := x.GetHistogram(); strings.HasPrefix(f.GetName(), "brokerd_") && h.GetSampleCount() > 0 {
+				if native++; len(h.GetPositiveSpan()) == 0 {
+					t.Errorf("%s is not native", f.GetName())
+				}
+			}
+		}
+	}
+	if native < 5 {
+		t.Errorf("%d histograms have values", native)
+	}
+}
+
 func TestProcessMetricsNeedNoSource(t *testing.T) {
 	text := scrape(t, New(Options{}))
 	if strings.Contains(text, "brokerd_channel_depth") || !strings.Contains(text, "brokerd_build_info") {
