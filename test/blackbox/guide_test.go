@@ -19,7 +19,7 @@ var (
 // their output with the output shown in the guides. Times and ids may differ. Where a guide says
 // so, a worker fails messages meanwhile, and commands that show dead letters are repeated.
 func TestGuidesMatchCommandOutput(t *testing.T) {
-	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "retries.md", "tracing.md"} {
+	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "retries.md", "tour.md", "tracing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", page))
