@@ -28,6 +28,7 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		n.ctl("token create", user, "--out", user+".token")
 	}
 	n.ctl("topic create copies --partitions 1 --replicas 3")
+	message := strings.Fields(n.ctl("message peek orders/invoice -n 1 -o name"))[0]
 	restart := supervise(t, n.Cluster)
 	as := func(user, command string) (string, error) {
 		t.Helper()
@@ -59,11 +60,15 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		{"publishes", "message pub orders --delay 1h later"},
 		{"subscribes", "message peek orders/invoice"},
 		{"subscribes", "message deferred orders/invoice"},
+		{"looks", "message get MESSAGE --topic orders"},
+		{"replays", "message copy MESSAGE --topic orders --to copies"},
+		{"runs", "message finish MESSAGE --topic orders --channel invoice"},
 		{"looks", "message tail orders/invoice -n 1"}, // it searches where the messages are,
 		{"looks", "message export orders -f exported"},
 		{"manages", "channel pause orders/invoice"},
 		{"manages", "channel resume orders/invoice"},
 		{"manages", "channel alter orders/invoice --max-attempts 5"},
+		{"manages", "dlq redrive orders/invoice --dry-run"},
 		{"manages", "topic alter orders --retention-trash 1h"},
 		{"manages", "topic create orders2 --partitions 1"},
 		{"manages", "topic delete orders2 --yes"},
@@ -80,12 +85,17 @@ func TestEachFamilyOfCommandsWithAccessControl(t *testing.T) {
 		{"ops", "node undrain n3"},
 		{"ops", "cluster config --differing"},
 		{"ops", "node log-level n2 debug --for 1m"},
+		{"reads", "topic export > settings.yaml"},
+		{"ops", "topic import settings.yaml"},
+		{"ops", "partition move orders/0 --replicas n3,n2,n1 --yes --wait"},
+		{"ops", "node join-token list"},
 		{"ops", "user list"},
 		{"ops", "acl list"},
 		{"ops", "token list"},
 		{"ops", "access status"},
 		{"ops", "rolling restart --exec '" + restart + "'"},
 	} {
+		step.command = strings.ReplaceAll(step.command, "MESSAGE", message)
 		out, err := as("nothing", step.command)
 		refused := err != nil && (err.Error() == "exit status 5" || strings.HasPrefix(step.command, "check "))
 		if !refused || !strings.Contains(out, "not permitted") {

@@ -29,7 +29,7 @@ func procedures(t *testing.T, program string, args ...string) (blocks [][]string
 	return blocks
 }
 
-// helped starts three nodes for a procedure of a help text. There is no terminal: the commands get the answer
+// helped starts three nodes with access control on for a procedure of a help text. There is no terminal: the commands get the answer
 // that they would ask for.
 func helped(t *testing.T, steps []string) *night {
 	t.Helper()
@@ -42,6 +42,7 @@ func helped(t *testing.T, steps []string) *night {
 		n.steps = append(n.steps, step)
 	}
 	n.topic("one", "two", "three")
+	n.secured()
 	return n
 }
 
