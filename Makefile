@@ -137,7 +137,7 @@ conformance: build ## client suites and the README's examples, against bin/broke
 	$(GO) run ./test/conformance -cache $(CACHE)/conformance -nodes $(NODES)
 
 crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message (SEED=N: as in that run)
-	$(GO) run ./test/crash -rounds $(ROUNDS) -seed $(SEED)
+	$(GO) run ./test/cluster -scenarios crash -rounds $(ROUNDS) -seed $(SEED)
 
 .PHONY: previous
 previous: ## build the release before this one, for mixed-versions of make chaos
@@ -149,8 +149,8 @@ chaos: build previous ## a cluster of processes: kills, pauses, cuts, restarts (
 hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 50 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)
 
-soak: build previous ## both for SOAK (30m) each, with longer pauses
-	$(GO) run ./test/crash -rounds 0 -for $(SOAK)
+soak: build previous ## crash and chaos for SOAK (30m) each, with longer pauses
+	$(GO) run ./test/cluster -scenarios crash -for $(SOAK)
 	$(GO) run ./test/cluster -for $(SOAK) -pause 30s -previous $(PREVIOUS)
 
 bench-failover: build ## how long a publisher waits when a leader goes away (GAPS=20 rounds each)

@@ -6,7 +6,6 @@ set -u
 cd "$(dirname "$0")/.."
 
 fuzztime=${FUZZTIME:-1s}
-rounds=${ROUNDS:-40}
 # One commit gets the same inputs in every run: chance belongs to the soaks.
 seed=${SEED:-1}
 export TEST_SEED=$seed
@@ -79,7 +78,6 @@ step mutation make --no-print-directory mutation "ARGS=-part $part"
 step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
 step conformance make --no-print-directory conformance
 step conformance-3 make --no-print-directory conformance NODES=3
-step crash make --no-print-directory crash "ROUNDS=$rounds" "SEED=$seed"
 # On two processors beside a load of 10 an answer took at most 42 times as long as is bearable.
 step hostile make --no-print-directory hostile "ARGS=-for 1s -slack 50"
 step cluster make --no-print-directory chaos "ARGS=-again -jobs 2" "SEED=$seed"

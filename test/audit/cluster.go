@@ -37,14 +37,12 @@ func (t *turmoil) moved(partition int, from, to time.Duration) bool {
 type unrest struct {
 	from, to time.Duration
 	lasts    bool // to is not known yet
-	stall    time.Duration
 }
 
 // Disturb is called before a disturbance that may move leaderships to other
-// nodes: a node killed or paused, a link cut. stall is for how long the machine
-// stood still before. The disturbance lasts until Calm.
-func (t *turmoil) Disturb(now, stall time.Duration) {
-	t.all = append(t.all, unrest{from: now, lasts: true, stall: stall})
+// nodes: a node killed or paused, a link cut. The disturbance lasts until Calm.
+func (t *turmoil) Disturb(now time.Duration) {
+	t.all = append(t.all, unrest{from: now, lasts: true})
 }
 
 // Calm reports that the cluster has recovered from all disturbances.
@@ -54,15 +52,6 @@ func (t *turmoil) Calm(now time.Duration) {
 			u.to, u.lasts = now, false
 		}
 	}
-}
-
-// longest is the longest stall of the machine.
-func (t *turmoil) longest() time.Duration {
-	stall := time.Duration(0)
-	for i := range t.all {
-		stall = max(stall, t.all[i].stall)
-	}
-	return stall
 }
 
 // undoes returns the first unrest, by now, that may have undone an action at x, if unrest undoes
@@ -75,7 +64,7 @@ func (t *turmoil) undoes(x, now, window time.Duration) *unrest {
 		if !u.lasts {
 			until = u.to + t.grace
 		}
-		began := u.from <= now && (window == 0 || x >= u.from-window-u.stall)
+		began := u.from <= now && (window == 0 || x >= u.from-window)
 		if began && x <= until {
 			return u
 		}

@@ -105,6 +105,14 @@ func texts(kind string, n int) (all []string) {
 	return all
 }
 
+// every returns each n-th of the texts, from the given one on.
+func every(all []string, n, from int) (some []string) {
+	for i := from; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 // consume starts a consumer of a channel, which connects to one node after the other.
 func (c *chore) consume(channel string) *traffic.Crew {
 	c.mu.Lock()
@@ -210,8 +218,15 @@ func (c *chore) command(args ...string) error {
 
 // stored checks that the log has each text once, and no others.
 func (c *chore) stored(want []string) error {
+	return c.sure("messages", func(ctx context.Context) error {
+		return c.listed(ctx, fmt.Sprintf("/messages?n=%d", 2*len(want)), want)
+	})
+}
+
+// listed checks that the answer to a path below the topic lists each text once, and no others.
+func (c *chore) listed(ctx context.Context, path string, want []string) error {
 	var page struct{ Messages []struct{ Text string } }
-	if err := c.ask(http.MethodGet, c.path(fmt.Sprintf("/messages?n=%d", 2*len(want))), nil, &page); err != nil {
+	if err := c.st.c.Ask(ctx, http.MethodGet, c.path(path), nil, &page); err != nil {
 		return err
 	}
 	var all []string
@@ -220,7 +235,7 @@ func (c *chore) stored(want []string) error {
 	}
 	slices.Sort(all)
 	if sorted := slices.Sorted(slices.Values(want)); !slices.Equal(all, sorted) {
-		return fmt.Errorf("%d messages are stored, want %d: %v", len(all), len(want), all)
+		return fmt.Errorf("%s lists %d messages, want %d: %v", path, len(all), len(want), all)
 	}
 	return nil
 }

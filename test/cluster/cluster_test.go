@@ -146,13 +146,13 @@ func TestOldMessagesOfARecreatedTopicAreFound(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	good := options{producers: 1, consumers: 2, rate: 1, pause: time.Second, nodes: 3, jobs: 1}
+	good := options{rounds: 1, pause: time.Second, nodes: 3, jobs: 1}
 	o := good
 	if err := o.validate(); err != nil || o.seed == 0 {
 		t.Errorf("%v, seed %d", err, o.seed)
 	}
 	for _, spoil := range []func(*options){
-		func(o *options) { o.producers = 0 }, func(o *options) { o.consumers = 1 }, func(o *options) { o.rate = 0 },
+		func(o *options) { o.rounds = 0 },
 		func(o *options) { o.pause = 0 }, func(o *options) { o.nodes = 0 }, func(o *options) { o.failover = -1 },
 		func(o *options) { o.jobs = 0 },
 	} {

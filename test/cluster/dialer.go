@@ -76,12 +76,7 @@ func (d *dialer) publish(ctx context.Context, topic string, pace time.Duration, 
 		body, answered := next(seq)
 		seq++
 		conn.Pub(topic, 0, body)
-		err := conn.Flush()
-		var kind int
-		var data []byte
-		if err == nil {
-			kind, data, err = conn.Answer()
-		}
+		kind, data, err := conn.Exchange()
 		answered(kind, data)
 		if err != nil {
 			conn.Close()

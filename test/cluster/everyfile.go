@@ -189,18 +189,13 @@ func playAllFiles(st *stage) error { return st.everyFile(math.MaxInt) }
 
 func (st *stage) everyFile(most int) error {
 	for _, name := range []string{woundTopic, bystander} {
-		if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}); err != nil {
-			return err
-		}
-		if err := st.c.CreateChannel(st.ctx, name, "c", false); err != nil {
+		if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"); err != nil {
 			return err
 		}
 	}
 	want := map[string]map[string]int{woundTopic: {fillBody(): woundFill}, bystander: {"aside": woundBefore}}
-	if err := publishAll(st.c.Nodes[0], bystander, "aside", woundBefore); err != nil {
-		return err
-	}
-	if err := publishAll(st.c.Nodes[0], woundTopic, fillBody(), woundFill); err != nil {
+	err := errors.Join(publishAll(st.c.Nodes[0], bystander, "aside", woundBefore), publishAll(st.c.Nodes[0], woundTopic, fillBody(), woundFill))
+	if err != nil {
 		return err
 	}
 	all, err := injuries(st.c.Nodes[0].Data(), woundTopic)

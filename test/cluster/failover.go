@@ -104,12 +104,7 @@ func (p *publisher) attempt(ctx context.Context) {
 		p.conn = conn
 	}
 	p.conn.Pub(gapTopic, 0, []byte("a message of the publisher"))
-	err := p.conn.Flush()
-	var kind int
-	var data []byte
-	if err == nil {
-		kind, data, err = p.conn.Answer()
-	}
+	kind, data, err := p.conn.Exchange()
 	if err != nil {
 		p.broken++
 		p.conn.Close()

@@ -79,10 +79,7 @@ func playHarm(st *stage) error {
 }
 
 func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string, older string) error) error {
-	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}); err != nil {
-		return err
-	}
-	if err := st.c.CreateChannel(st.ctx, name, "c", false); err != nil {
+	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"); err != nil {
 		return err
 	}
 	victim, err := st.leader(name, 0)
@@ -97,7 +94,7 @@ func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string,
 		return err
 	}
 	var dirs []string
-	for _, n := range append([]*nodes.Node{victim}, slices.DeleteFunc(slices.Clone(st.c.Nodes), func(n *nodes.Node) bool { return n == victim })...) {
+	for _, n := range append([]*nodes.Node{victim}, others(st, victim)...) {
 		dir, err := replicaDir(n, name)
 		if err != nil {
 			return err
@@ -108,10 +105,7 @@ func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string,
 	if err := os.CopyFS(older, os.DirFS(dirs[0])); err != nil {
 		return err
 	}
-	if err := publishAll(leader, name, "after", harmAfter); err != nil {
-		return err
-	}
-	if err := st.kill(st.c.Nodes...); err != nil {
+	if err := errors.Join(publishAll(leader, name, "after", harmAfter), st.kill(st.c.Nodes...)); err != nil {
 		return err
 	}
 	st.note("%s: %s", victim.ID, what)
@@ -120,10 +114,7 @@ func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string,
 	}
 	order := slices.Clone(st.c.Nodes)
 	st.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	if err := st.start(order...); err != nil {
-		return err
-	}
-	if err := st.whole(name); err != nil {
+	if err := errors.Join(st.start(order...), st.whole(name)); err != nil {
 		return err
 	}
 	return errors.Join(atLeast(st, name, map[string]int{"before": harmBefore, "after": harmAfter}), st.identical(name))

@@ -18,6 +18,10 @@ import (
 const (
 	topic          = "work"
 	partitions     = 6
+	producers      = 8
+	consumers      = 8    // on both channels
+	rate           = 1500 // messages a second at most
+	minAcks        = 500  // a scenario with fewer acknowledgements is void
 	msgTimeout     = 60 * time.Second
 	patience       = 3 * time.Second // how long a publisher waits for an answer
 	maxOpen        = 20000           // producers wait while more messages than this are stored and not finished
@@ -36,9 +40,9 @@ var channels = []string{"a", "b"}
 // load is the clients on all nodes, and the audit to which they report.
 type load struct {
 	*traffic.Book
-	o       options
 	nodes   []*nodes.Node
 	firstID atomic.Uint64 // of the topic
+	round   atomic.Int64  // of the only node's process; 0: messages move between nodes
 
 	// Guarded by the lock of the book.
 	gap      gap
@@ -54,17 +58,26 @@ type load struct {
 // gap is the longest time in which no producer got an acknowledgement.
 type gap struct{ last, longest time.Duration }
 
-// newLoad starts the clients. The topic and its channels must exist.
-func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...any)) *load {
-	l := &load{o: o, nodes: c.Nodes, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
-	l.Book = traffic.NewBook(o.seed, topic, audit.Options{
-		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: l.partitionOf,
+// newLoad starts the clients of a stage. The topic and its channels must exist.
+func newLoad(st *stage) *load {
+	l := &load{nodes: st.c.Nodes, taken: make([]atomic.Int64, consumers), where: make([]atomic.Pointer[nodes.Node], consumers)}
+	expect := audit.Options{
+		Producers: producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: l.partitionOf,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
+	}
+	if st.s.crashes {
+		expect.Window, expect.Grace, expect.Notice, expect.Partition = crashWindow, crashWindow, 0, nil
+		l.round.Store(1)
+	}
+	l.Book = traffic.NewBook(st.o.seed, topic, expect)
+	l.Began = st.began
+	l.consumers = traffic.Hire(consumers, l.consume)
+	l.producers = traffic.Hire(producers, l.produce)
+	l.watcher = traffic.Hire(1, func(ctx context.Context, _ int) {
+		if !st.s.crashes {
+			l.watch(ctx, st.c, st.note)
+		}
 	})
-	l.Began = began
-	l.consumers = traffic.Hire(o.consumers, l.consume)
-	l.producers = traffic.Hire(o.producers, l.produce)
-	l.watcher = traffic.Hire(1, func(ctx context.Context, _ int) { l.watch(ctx, c, note) })
 	return l
 }
 

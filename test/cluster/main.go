@@ -40,10 +40,7 @@ type options struct {
 	scenarios string
 	duration  time.Duration
 	seed      uint64
-	producers int
-	consumers int
-	rate      int
-	minAcks   int
+	rounds    int
 	pause     time.Duration
 	nodes     int
 	failover  int
@@ -63,10 +60,7 @@ func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all but the long ones, once; see -list; with -failover: of incidents")
 	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random, long ones too, for this long")
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
-	fs.IntVar(&o.producers, "producers", 8, "connections that publish")
-	fs.IntVar(&o.consumers, "consumers", 8, "connections that consume, on two channels")
-	fs.IntVar(&o.rate, "rate", 1500, "messages a second to publish at most")
-	fs.IntVar(&o.minAcks, "min-acks", 500, "a scenario with fewer acknowledgements is void")
+	fs.IntVar(&o.rounds, "rounds", 40, "crash: how often to kill the node")
 	fs.DurationVar(&o.pause, "pause", 4*time.Second, "longest SIGSTOP and cut")
 	fs.IntVar(&o.nodes, "nodes", 3, "how many nodes")
 	fs.IntVar(&o.failover, "failover", 0, "measure publish gaps instead, in this many `ROUNDS` each")
@@ -78,14 +72,11 @@ func (o *options) addFlags(fs *flag.FlagSet) {
 }
 
 func (o *options) validate() error {
-	if o.producers < 1 || o.consumers < len(channels) || o.rate < 1 || o.failover < 0 || o.pause < time.Second {
-		return fmt.Errorf("-producers and -rate must be at least 1, -consumers at least %d, -pause at least 1s", len(channels))
+	if o.rounds < 1 || o.jobs < 1 || o.failover < 0 || o.pause < time.Second {
+		return errors.New("-rounds and -jobs must be at least 1, -failover at least 0, -pause at least 1s")
 	}
 	if o.nodes < 1 || o.nodes > 9 {
 		return errors.New("-nodes must be 1 to 9")
-	}
-	if o.jobs < 1 {
-		return errors.New("-jobs must be at least 1")
 	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64()

@@ -183,18 +183,7 @@ func playKeyOrder(st *stage) error {
 // letters waits until these texts are dead letters, each once, and checks that no other is.
 func (c *chore) letters(want []string) error {
 	return c.sure("dead letters", func(ctx context.Context) error {
-		var page struct{ Messages []struct{ Text string } }
-		if err := c.st.c.Ask(ctx, http.MethodGet, c.path(fmt.Sprintf("/channels/bill/dead-letters?n=%d", 2*choreMessages)), nil, &page); err != nil {
-			return err
-		}
-		var all []string
-		for _, m := range page.Messages {
-			all = append(all, m.Text)
-		}
-		if slices.Sort(all); !slices.Equal(all, want) {
-			return fmt.Errorf("%d dead letters, want %d: %v", len(all), len(want), all)
-		}
-		return nil
+		return c.listed(ctx, fmt.Sprintf("/channels/bill/dead-letters?n=%d", 2*choreMessages), want)
 	})
 }
 
@@ -210,12 +199,7 @@ func playFilterMove(st *stage) error {
 	consumer := c.consume("orders")
 	defer consumer.Dismiss()
 	all := texts("mixed", 2*choreMessages)
-	var orders []string
-	for i := range all {
-		if i%2 == 0 {
-			orders = append(orders, all[i])
-		}
-	}
+	orders := every(all, 2, 0)
 	types := func(i int) map[string]any {
 		return map[string]any{"headers": map[string]string{"type": [...]string{"order", "offer"}[i%2]}}
 	}
@@ -263,12 +247,7 @@ func playDeferredKill(st *stage) error {
 	if err := errors.Join(c.killLeader(), <-changed); err != nil {
 		return err
 	}
-	var advanced []string
-	for i := range all {
-		if i%3 == 1 {
-			advanced = append(advanced, all[i])
-		}
-	}
+	advanced := every(all, 3, 1)
 	st.say = append(st.say, fmt.Sprintf("%d cancelled, %d advanced", len(all)/3, len(advanced)))
 	return errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced))
 }

@@ -38,8 +38,7 @@ func mixedVersions(st *stage) error {
 		return err
 	}
 	n := st.other()
-	st.note("SIGTERM %s", n.ID)
-	if err := n.Stop(); err != nil {
+	if err := stop(st, n); err != nil {
 		return err
 	}
 	n.Install(before)
@@ -105,8 +104,7 @@ func installAsked(ctx context.Context, st *stage, asked, program, name string) e
 			return err
 		}
 		n := st.c.Node(strings.TrimSpace(string(id)))
-		st.note("SIGTERM %s", n.ID)
-		if err := n.Stop(); err != nil {
+		if err := stop(st, n); err != nil {
 			return err
 		}
 		n.Install(program)

@@ -36,8 +36,7 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 		return fmt.Errorf("%w: %w: %s", errNoNamespace, err, strings.TrimSpace(string(out)))
 	}
 	cmd := exec.CommandContext(ctx, self, "-in-namespace", "-broker", o.broker, "-scenarios", s.name,
-		"-seed", strconv.FormatUint(o.seed, 10), "-producers", strconv.Itoa(o.producers), "-consumers", strconv.Itoa(o.consumers),
-		"-rate", strconv.Itoa(o.rate), "-min-acks", strconv.Itoa(o.minAcks), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
+		"-seed", strconv.FormatUint(o.seed, 10), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
 		"-keep="+strconv.FormatBool(o.keep), "-v="+strconv.FormatBool(o.verbose))
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = o.out, o.out, private
 	err = cmd.Run()

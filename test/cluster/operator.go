@@ -242,20 +242,8 @@ func upgrade(st *stage, n *nodes.Node) error {
 	if err := othersLead(st, topic, n); err != nil {
 		return err
 	}
-	if err := n.Stop(); err != nil {
+	if err := errors.Join(stop(st, n), st.start(n), brokerctl(st, "node", "undrain", n.ID)); err != nil {
 		return err
 	}
-	if err := st.start(n); err != nil {
-		return err
-	}
-	if err := brokerctl(st, "node", "undrain", n.ID); err != nil {
-		return err
-	}
-	return await(st, healTimeout, func(context.Context) error {
-		s, err := operate(st, "cluster", "health", "-q")
-		if err != nil {
-			return err
-		}
-		return s.ended(0)
-	})
+	return healthyAgain(st)
 }

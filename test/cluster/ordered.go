@@ -84,11 +84,7 @@ func (q *sequence) trouble() error {
 			return n.Resume()
 		},
 		func(n *nodes.Node) error {
-			st.note("SIGTERM %s", n.ID)
-			if err := n.Stop(); err != nil {
-				return err
-			}
-			return st.start(n)
+			return errors.Join(stop(st, n), st.start(n))
 		},
 		func(*nodes.Node) error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) },
 	} {
@@ -182,7 +178,7 @@ func (q *sequence) verdict() error {
 		if o.Again > orderedAgain {
 			errs = append(errs, fmt.Errorf("%d redeliveries, the maximum is %d", o.Again, orderedAgain))
 		}
-		if o.Firsts < q.st.o.minAcks {
+		if o.Firsts < minAcks {
 			errs = append(errs, fmt.Errorf("void: %d messages delivered", o.Firsts))
 		}
 		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d redelivered", o.Firsts, o.Again))

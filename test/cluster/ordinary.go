@@ -21,13 +21,7 @@ const maxEpochs = 5
 
 // healthyAgain waits until the cluster reports no problem.
 func healthyAgain(st *stage) error {
-	return await(st, healTimeout, func(context.Context) error {
-		s, err := operate(st, "cluster", "health", "-q")
-		if err != nil {
-			return err
-		}
-		return s.ended(0)
-	})
+	return await(st, healTimeout, func(context.Context) error { return brokerctl(st, "cluster", "health", "-q") })
 }
 
 // takenEverywhere publishes to a topic through every node that runs.
@@ -101,10 +95,7 @@ func playGrowFromOne(st *stage) error {
 		if name == "named" {
 			config["replicas"] = 1
 		}
-		if err := st.make(name, config); err != nil {
-			return err
-		}
-		if err := errors.Join(st.c.CreateChannel(st.ctx, name, "c", false), publishAll(first, name, "before", aMinimum)); err != nil {
+		if err := errors.Join(st.make(name, config, "c"), publishAll(first, name, "before", aMinimum)); err != nil {
 			return err
 		}
 	}
@@ -153,14 +144,7 @@ func playDrainCreate(st *stage) error {
 	if err := st.make("made", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
 		return err
 	}
-	if err := takenEverywhere(st, "made"); err != nil {
-		return err
-	}
-	st.note("SIGTERM %s", n.ID)
-	if err := n.Stop(); err != nil {
-		return err
-	}
-	if err := takenEverywhere(st, "made"); err != nil {
+	if err := errors.Join(takenEverywhere(st, "made"), stop(st, n), takenEverywhere(st, "made")); err != nil {
 		return err
 	}
 	if err := errors.Join(st.start(n), brokerctl(st, "node", "undrain", n.ID)); err != nil {
@@ -172,24 +156,14 @@ func playDrainCreate(st *stage) error {
 // playTwoNodes stops one of two nodes cleanly: publishing must continue, and the cluster must
 // report that it tolerates no failure.
 func playTwoNodes(st *stage) error {
-	if err := st.make("pair", map[string]any{"partitions": 1}); err != nil {
-		return err
-	}
-	if err := errors.Join(replicas(st, "pair", 2), st.c.CreateChannel(st.ctx, "pair", "c", false)); err != nil {
+	if err := errors.Join(st.make("pair", map[string]any{"partitions": 1}, "c"), replicas(st, "pair", 2)); err != nil {
 		return err
 	}
 	stays, goes := st.c.Nodes[0], st.c.Nodes[1]
 	if err := errors.Join(healthyAgain(st), publishAll(stays, "pair", "both", aMinimum), brokerctlSays(st, 0, "two_voters", "cluster", "health")); err != nil {
 		return err
 	}
-	st.note("SIGTERM %s", goes.ID)
-	if err := goes.Stop(); err != nil {
-		return err
-	}
-	if err := publishAll(stays, "pair", "one", aMinimum); err != nil {
-		return err
-	}
-	if err := st.start(goes); err != nil {
+	if err := errors.Join(stop(st, goes), publishAll(stays, "pair", "one", aMinimum), st.start(goes)); err != nil {
 		return err
 	}
 	return errors.Join(st.whole("pair"), atLeast(st, "pair", map[string]int{"both": aMinimum, "one": aMinimum}), st.identical("pair"))
@@ -262,10 +236,7 @@ func answered(n *nodes.Node, send func(*wire.Client), texts ...string) error {
 	}
 	defer c.Close()
 	send(c)
-	if err := c.Flush(); err != nil {
-		return err
-	}
-	_, data, err := c.Answer()
+	_, data, err := c.Exchange()
 	if err != nil {
 		return err
 	}

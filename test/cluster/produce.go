@@ -10,10 +10,8 @@ import (
 	"github.com/brokerd/brokerd/test/wire"
 )
 
-const (
-	maxBatch = 10                     // messages in an MPUB
-	homing   = 250 * time.Millisecond // between two attempts to return to the first node
-)
+// homing is the time between two attempts to return to the first node.
+const homing = 250 * time.Millisecond
 
 // producer is a publisher that moves between nodes.
 type producer struct {
@@ -26,10 +24,10 @@ type producer struct {
 // produce publishes until ctx ends.
 func (l *load) produce(ctx context.Context, name int) {
 	p := &producer{l: l, Producer: traffic.Producer{
-		Book: l.Book, RNG: rand.New(rand.NewPCG(l.o.seed, uint64(1+name))), Name: name, MaxBatch: maxBatch, Answered: l.answered,
+		Book: l.Book, RNG: rand.New(rand.NewPCG(l.Seed, uint64(1+name))), Name: name, Answered: l.answered,
 	}}
 	p.d = dialer{nodes: l.nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
-	pace := time.Duration(int64(time.Second) * int64(l.o.producers) / int64(l.o.rate)) // the time for one message
+	pace := time.Second * producers / rate // the time for one message
 	for ctx.Err() == nil {
 		if p.Conn == nil {
 			p.Conn = p.d.dial(ctx)

@@ -22,13 +22,10 @@ const (
 // playQuorumLost kills two of three nodes. Operations that do not need the others must continue.
 // Those that do must be refused with the reason.
 func playQuorumLost(st *stage) error {
-	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}); err != nil {
+	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}, "c"); err != nil {
 		return err
 	}
 	if err := st.make("trio", map[string]any{"partitions": 1, "replicas": 3}); err != nil {
-		return err
-	}
-	if err := st.c.CreateChannel(st.ctx, "solo", "c", false); err != nil {
 		return err
 	}
 	survivor, err := st.leader("solo", 0)
@@ -38,12 +35,7 @@ func playQuorumLost(st *stage) error {
 	if err := publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)); err != nil {
 		return err
 	}
-	var others []*nodes.Node
-	for _, n := range st.c.Nodes {
-		if n != survivor {
-			others = append(others, n)
-		}
-	}
+	others := others(st, survivor)
 	if err := st.kill(others...); err != nil {
 		return err
 	}
@@ -56,13 +48,7 @@ func playQuorumLost(st *stage) error {
 		return err
 	}
 	st.note("start %s alone", survivor.ID)
-	if err := diagnosed(st, others); err != nil {
-		return err
-	}
-	if err := st.start(others...); err != nil {
-		return err
-	}
-	if err := st.whole("trio"); err != nil {
+	if err := errors.Join(diagnosed(st, others), st.start(others...), st.whole("trio")); err != nil {
 		return err
 	}
 	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
@@ -137,10 +123,7 @@ func publishRefused(st *stage, n *nodes.Node, topic string) error {
 	defer c.Close()
 	began := time.Now()
 	c.Pub(topic, 0, []byte("message"))
-	if err := c.Flush(); err != nil {
-		return err
-	}
-	kind, data, err := c.Answer()
+	kind, data, err := c.Exchange()
 	if err != nil {
 		return fmt.Errorf("a publish to %s, which cannot take it, is not answered: %w", topic, err)
 	}

@@ -26,12 +26,7 @@ func playRecovered(st *stage) error {
 	if st.rng.IntN(2) == 0 {
 		survivor = st.other(survivor)
 	}
-	var lost []*nodes.Node
-	for _, n := range st.c.Nodes {
-		if n != survivor {
-			lost = append(lost, n)
-		}
-	}
+	lost := others(st, survivor)
 	if err := st.kill(lost...); err != nil {
 		return err
 	}

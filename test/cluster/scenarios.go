@@ -16,6 +16,7 @@ type scenario struct {
 	busy        bool          // needs the whole machine: no other scenario is played meanwhile
 	long        bool          // played only in a soak or if it is named
 	previous    bool          // needs -previous
+	crashes     bool          // of the only node, each of which the audit knows: any other redelivery is an error
 	nodes       int           // number of nodes; 0: -nodes
 	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
@@ -24,7 +25,8 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{name: "kill-follower", about: "kill -9 a node that does not lead partition 0, nor the metadata", run: killFollower},
+	{name: "crash", about: "kill -9 a node alone, -rounds times, in some of them while it recovers", nodes: 1, crashes: true, busy: true, limit: time.Hour, run: crash},
+	{name: "kill-follower", about: "kill -9 a node that does not lead partition 0, nor the metadata", run: killRole(follower)},
 	{name: "kill-leader", about: "kill -9 the leader of partition 0", run: killRole(partitionLeader)},
 	{name: "kill-controller", about: "kill -9 the leader of the metadata", run: killRole((*stage).controller)},
 	{name: "kill-all", about: "kill -9 all nodes at once", run: killAll},
@@ -80,8 +82,6 @@ func follower(st *stage) (*nodes.Node, error) {
 	controller, err := st.controller()
 	return st.other(leader, controller), err
 }
-
-func killFollower(st *stage) error { return killRole(follower)(st) }
 
 // killRole kills a node, leaves it down for a while and starts it again, twice.
 func killRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
@@ -213,14 +213,7 @@ func cutQuorum(st *stage) error {
 
 func rollingRestart(st *stage) error {
 	for _, n := range st.c.Nodes {
-		st.note("SIGTERM %s", n.ID)
-		if err := n.Stop(); err != nil {
-			return err
-		}
-		if err := st.start(n); err != nil {
-			return err
-		}
-		if err := st.whole(topic); err != nil {
+		if err := errors.Join(stop(st, n), st.start(n), st.whole(topic)); err != nil {
 			return err
 		}
 		st.note("all replicas are in sync")

@@ -142,24 +142,23 @@ func (st *stage) act() error {
 
 // load creates the topic and starts the clients.
 func (st *stage) load() error {
-	if err := st.make(topic, map[string]any{"partitions": partitions}); err != nil {
+	if err := st.make(topic, map[string]any{"partitions": partitions}, channels...); err != nil {
 		return err
 	}
-	for _, name := range channels {
-		if err := st.c.CreateChannel(st.ctx, topic, name, false); err != nil {
-			return err
-		}
-	}
-	st.l = newLoad(st.o, st.c, st.began, st.note)
+	st.l = newLoad(st)
 	return nil
 }
 
-// make creates a topic with three replicas and waits until it is whole.
-func (st *stage) make(name string, config map[string]any) error {
+// make creates a topic with three replicas, waits until it is whole, and creates its channels.
+func (st *stage) make(name string, config map[string]any, channels ...string) error {
 	if err := st.c.CreateTopic(st.ctx, name, config); err != nil {
 		return err
 	}
-	return st.whole(name)
+	err := st.whole(name)
+	for _, channel := range channels {
+		err = errors.Join(err, st.c.CreateChannel(st.ctx, name, channel, false))
+	}
+	return err
 }
 
 // note adds a line to the list of actions.
@@ -223,11 +222,16 @@ func (st *stage) other(those ...*nodes.Node) *nodes.Node {
 	panic("BUG: a scenario has more roles than nodes")
 }
 
+// others returns the nodes that are none of those.
+func others(st *stage, those ...*nodes.Node) []*nodes.Node {
+	return slices.DeleteFunc(slices.Clone(st.c.Nodes), func(n *nodes.Node) bool { return slices.Contains(those, n) })
+}
+
 // disturb reports to the audit that the cluster is disturbed from now on.
 func (st *stage) disturb(format string, args ...any) {
 	st.note(format, args...)
 	if st.l != nil {
-		st.l.Tell(func(a *audit.Audit, now time.Duration) { a.Disturb(now, 0) })
+		st.l.Tell(func(a *audit.Audit, now time.Duration) { a.Disturb(now) })
 	}
 }
 
@@ -243,6 +247,12 @@ func (st *stage) kill(these ...*nodes.Node) error {
 		errs = append(errs, n.End(syscall.SIGKILL))
 	}
 	return errors.Join(errs...)
+}
+
+// stop stops a node as an operator does.
+func stop(st *stage, n *nodes.Node) error {
+	st.note("SIGTERM %s", n.ID)
+	return n.Stop()
 }
 
 // start starts nodes again and waits until they serve.
@@ -400,7 +410,7 @@ func (st *stage) verdict(complete bool) error {
 		if n := s.Violations - len(a.Violations()); n > 0 {
 			errs = append(errs, fmt.Errorf("and %d violations more", n))
 		}
-		if s.Acked < st.o.minAcks {
+		if s.Acked < minAcks {
 			errs = append(errs, fmt.Errorf("void: %d publishes acknowledged", s.Acked))
 		}
 		if !st.s.graceful {

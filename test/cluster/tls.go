@@ -25,16 +25,11 @@ func certify(st *stage, o *nodes.Options) error {
 		at := identityOf(st, id)
 		return []string{"--cluster-tls-cert", at.File("cert.pem"), "--cluster-tls-key", at.File("key.pem"), "--cluster-tls-ca", at.File("ca.pem")}
 	}
-	return certifyAll(st, len(o.Nodes))
-}
-
-// certifyAll creates a new authority and certifies n nodes with it.
-func certifyAll(st *stage, n int) error {
 	var err error
 	if st.authority, err = nodes.NewAuthority(); err != nil {
 		return err
 	}
-	for i := range n {
+	for i := range o.Nodes {
 		id := fmt.Sprintf("n%d", i+1)
 		if err := st.authority.Issue(identityOf(st, id), id, st.authority); err != nil {
 			return err

@@ -43,10 +43,7 @@ func playUnclean(st *stage) error {
 
 // playLastCopy kills the leader of a partition whose other replica lacks some messages.
 func playLastCopy(st *stage, name string, wipe bool) error {
-	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}); err != nil {
-		return err
-	}
-	if err := st.c.CreateChannel(st.ctx, name, "c", false); err != nil {
+	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}, "c"); err != nil {
 		return err
 	}
 	leader, follower, err := pair(st, name)
@@ -70,13 +67,7 @@ func playLastCopy(st *stage, name string, wipe bool) error {
 	if err := electUnclean(st, name, leader, follower); err != nil {
 		return err
 	}
-	if err := publishAll(follower, name, "after", uncleanAfter); err != nil {
-		return err
-	}
-	if err := st.start(leader); err != nil {
-		return err
-	}
-	if err := st.whole(name); err != nil {
+	if err := errors.Join(publishAll(follower, name, "after", uncleanAfter), st.start(leader), st.whole(name)); err != nil {
 		return err
 	}
 	return errors.Join(exactly(st, name, map[string]int{"both": uncleanBoth, "after": uncleanAfter}), st.identical(name))
@@ -283,11 +274,11 @@ func counted(st *stage, metric string) (int, error) {
 		if !n.Running() {
 			continue
 		}
-		text, err := httpGet(st.ctx, "http://"+n.HTTP+"/metrics")
+		text, err := n.Fetch(st.ctx, http.MethodGet, "/metrics", nil)
 		if err != nil {
 			return 0, err
 		}
-		for line := range strings.Lines(text) {
+		for line := range strings.Lines(string(text)) {
 			value := 0
 			if _, err := fmt.Sscanf(line, metric+" %d", &value); err == nil {
 				sum += value
@@ -295,20 +286,4 @@ func counted(st *stage, metric string) (int, error) {
 		}
 	}
 	return sum, nil
-}
-
-func httpGet(ctx context.Context, address string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := new(http.Client).Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return string(text), err
 }

@@ -212,23 +212,23 @@ func slowPost(f *foe) error {
 // createWaste creates the ephemeral topic, so that it exists and can be deleted, however slow the
 // attack is.
 func createWaste(ctx context.Context, v *victim) error {
-	_, err := v.get(ctx, http.MethodPost, "/topic/create?topic=waste%23ephemeral")
+	_, err := v.node.Fetch(ctx, http.MethodPost, "/topic/create?topic=waste%23ephemeral", nil)
 	return err
 }
 
 // deleteWaste deletes the ephemeral topic: until then its last messages are kept.
 func deleteWaste(ctx context.Context, v *victim) error {
-	_, err := v.get(ctx, http.MethodPost, "/topic/delete?topic=waste%23ephemeral")
+	_, err := v.node.Fetch(ctx, http.MethodPost, "/topic/delete?topic=waste%23ephemeral", nil)
 	return err
 }
 
 // large fills a topic with large messages, for clients that read them.
 func large(ctx context.Context, v *victim) error {
-	if _, err := v.get(ctx, http.MethodPost, "/topic/create?topic=large"); err != nil {
+	if _, err := v.node.Fetch(ctx, http.MethodPost, "/topic/create?topic=large", nil); err != nil {
 		return err
 	}
 	for i := range 10 {
-		if _, err := v.get(ctx, http.MethodPost, fmt.Sprintf("/channel/create?topic=large&channel=c%d", i)); err != nil {
+		if _, err := v.node.Fetch(ctx, http.MethodPost, fmt.Sprintf("/channel/create?topic=large&channel=c%d", i), nil); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -70,28 +69,10 @@ func (v *victim) end() {
 	_ = os.RemoveAll(v.scratch)
 }
 
-// get sends a request and returns the response.
-func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+v.node.HTTP+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s: %s", path, answer.Status, text[:min(len(text), 200)])
-	}
-	return text, err
-}
-
 // held returns the bytes that clients make the broker hold, according to its metrics, without
 // caches that it drops when memory is needed.
 func (v *victim) held(ctx context.Context) (int64, error) {
-	text, err := v.get(ctx, http.MethodGet, "/metrics")
+	text, err := v.node.Fetch(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -171,7 +152,7 @@ func (v *victim) watch() func() int64 {
 
 // freed checks that all memory is returned to the system on request.
 func (v *victim) freed(ctx context.Context, memory int64) error {
-	if _, err := v.get(ctx, http.MethodPost, "/debug/freememory"); err != nil {
+	if _, err := v.node.Fetch(ctx, http.MethodPost, "/debug/freememory", nil); err != nil {
 		return err
 	}
 	now := v.resident()

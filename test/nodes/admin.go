@@ -130,21 +130,30 @@ func (c *Cluster) Ask(ctx context.Context, method, path string, in, out any) err
 	return err
 }
 
-// Ask puts a request to the node.
+// Ask puts a request to the node. in and out are JSON; either may be nil.
 func (n *Node) Ask(ctx context.Context, method, path string, in, out any) error {
+	text, err := n.Fetch(ctx, method, path, in)
+	if err != nil || out == nil || len(text) == 0 {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// Fetch puts a request to the node and returns its answer as it is.
+func (n *Node) Fetch(ctx context.Context, method, path string, in any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		body = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.HTTP+path, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -154,20 +163,14 @@ func (n *Node) Ask(ctx context.Context, method, path string, in, out any) error 
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+		err = &StatusError{resp.StatusCode, string(text)}
 	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return &StatusError{resp.StatusCode, string(text)}
-	}
-	if out == nil || len(text) == 0 {
-		return nil
-	}
-	return json.Unmarshal(text, out)
+	return text, err
 }
 
 // Whole returns nil if every partition has a leader and all its replicas are in sync, and

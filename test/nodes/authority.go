@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -38,7 +39,7 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
-// Issue writes a certificate for a name, its key and the authorities to trust into
+// Issue writes a certificate for a name or an address, its key and the authorities to trust into
 // the files of a node.
 func (a *Authority) Issue(at Identity, name string, trusted ...*Authority) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,6 +53,9 @@ func (a *Authority) Issue(at Identity, name string, trusted ...*Authority) error
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {

@@ -29,7 +29,8 @@ type Addresses struct{ TCP, HTTP, Lookup, Cluster string }
 type Node struct {
 	Addresses
 	ID    string
-	Token string // sent with requests; "": none
+	Token string   // sent with requests; "": none
+	Env   []string // added to the environment
 
 	data, log string
 	args      []string // a wrapper, the program, and its flags
@@ -71,7 +72,7 @@ func (n *Node) Start() error {
 		cmd.Stdout = io.MultiWriter(log, n.output)
 	}
 	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = Child()
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), n.Env...), Child()
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}

@@ -30,6 +30,13 @@ func TestLinesOfSeveralWritersStayWhole(t *testing.T) {
 	}
 }
 
+func TestMissingProgramIsNamed(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "brokerd")
+	if _, err := New(Options{Program: program}); err == nil || !strings.Contains(err.Error(), program) {
+		t.Errorf("%v does not name the missing program", err)
+	}
+}
+
 func TestFreeAddressesDiffer(t *testing.T) {
 	all, err := new(Ports).Free(5)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package traffic has clients that publish and consume as programs do, and report everything to an
-// audit of a broker that is killed or of a cluster that is disturbed.
+// Package traffic has clients that publish and consume as programs do, and report everything to the
+// audit of a cluster that is disturbed.
 package traffic
 
 import (

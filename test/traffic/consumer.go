@@ -31,7 +31,7 @@ type Consumer struct {
 	Conn             *wire.Client
 	MinLife, MaxLife time.Duration
 	Moving           bool   // messages move between nodes
-	Taken            func() // called when a message was received; may be nil
+	Taken            func() // called when a message was received
 
 	id   int // of the connection
 	most int // messages held unanswered: fewer than may be in flight, otherwise no more would be delivered
@@ -43,10 +43,10 @@ type held struct {
 	id  audit.ID
 }
 
-// Subscribe subscribes to a channel, and reports the round to the audit. still, if not nil,
-// reports whether the broker is still the one of that round.
+// Subscribe subscribes to a channel, and reports the round to the audit. still reports whether the
+// broker is still the one of that round.
 func (c *Consumer) Subscribe(channel int, name string, round int, still func() bool) bool {
-	if c.Conn.Command("SUB", c.Book.Topic, name) != nil || c.Conn.Expect("OK") != nil || still != nil && !still() {
+	if c.Conn.Command("SUB", c.Book.Topic, name) != nil || c.Conn.Expect("OK") != nil || !still() {
 		c.Conn.Close()
 		return false
 	}
@@ -131,9 +131,7 @@ func (c *Consumer) receive(data []byte) (held, error) {
 		return held{}, err
 	}
 	c.Book.Tell(func(a *audit.Audit, now time.Duration) { a.Deliver(now, c.id, key, wire.Sum(d.Body), d.ID) })
-	if c.Taken != nil {
-		c.Taken()
-	}
+	c.Taken()
 	return held{key, d.ID}, nil
 }
 

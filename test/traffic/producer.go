@@ -12,21 +12,20 @@ import (
 
 // How much a producer sends at a time.
 const (
-	maxBurst = 4 // commands before it reads the answers
+	maxBurst = 4  // commands before it reads the answers
+	maxBatch = 10 // messages in an MPUB
 	maxDelay = 1500 * time.Millisecond
 )
 
 // Producer is one publisher through all its connections. It never sends a message
 // twice: a second copy in the broker is the broker's.
 type Producer struct {
-	Book     *Book
-	RNG      *rand.Rand
-	Name     int
-	Next     int          // number of the next message
-	Conn     *wire.Client // nil: none
-	MaxBatch int          // messages in an MPUB
-	// Answered is called with each answer, under the book's lock; it may be nil. data is nil if there
-	// was no answer.
+	Book *Book
+	RNG  *rand.Rand
+	Name int
+	Next int          // number of the next message
+	Conn *wire.Client // nil: none
+	// Answered is called with each answer, under the book's lock. data is nil if there was none.
 	Answered func(now time.Duration, o audit.Outcome, data []byte)
 }
 
@@ -67,7 +66,7 @@ func (p *Producer) command() []audit.Key {
 	n, delay := 1, time.Duration(0)
 	switch dice := p.RNG.IntN(10); {
 	case dice < 4:
-		n = 2 + p.RNG.IntN(p.MaxBatch-1)
+		n = 2 + p.RNG.IntN(maxBatch-1)
 	case dice == 4:
 		delay = time.Duration(1+p.RNG.Int64N(maxDelay.Milliseconds())) * time.Millisecond
 	}
@@ -99,9 +98,7 @@ func (p *Producer) command() []audit.Key {
 func (p *Producer) settle(keys []audit.Key, kind int, data []byte) {
 	outcome := OutcomeOf(kind, data)
 	p.Book.Tell(func(a *audit.Audit, now time.Duration) {
-		if p.Answered != nil {
-			p.Answered(now, outcome, data)
-		}
+		p.Answered(now, outcome, data)
 		if kind == wire.FrameError && Wrong(data) {
 			a.Complain(now, fmt.Sprintf("to a right publish: %s", data))
 		}

@@ -212,12 +212,17 @@ func (c *Client) Ended() bool {
 	return err != nil && !errors.Is(err, ErrQuiet)
 }
 
+// Exchange sends the buffered data and reads the next answer.
+func (c *Client) Exchange() (kind int, data []byte, err error) {
+	if err := c.Flush(); err != nil {
+		return 0, nil, err
+	}
+	return c.Answer()
+}
+
 // Expect sends the buffered data and expects one response.
 func (c *Client) Expect(response string) error {
-	if err := c.Flush(); err != nil {
-		return err
-	}
-	kind, data, err := c.Answer()
+	kind, data, err := c.Exchange()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"context"
@@ -10,22 +10,22 @@ import (
 // probeInterval is how often the disk is tried.
 const probeInterval = 50 * time.Millisecond
 
-// stalls detects stalls of the machine: it writes and syncs a small file periodically and records
+// Stalls detects stalls of the machine: it writes and syncs a small file periodically and records
 // the longest time between two successes. A broker on the same disk cannot be faster.
-type stalls struct {
+type Stalls struct {
 	mu      sync.Mutex // guards what follows
 	last    time.Time  // success
 	longest time.Duration
 }
 
-// watch probes the disk of path until ctx ends.
-func (s *stalls) watch(ctx context.Context, path string) error {
+// Watch probes the disk of path until ctx ends.
+func (s *Stalls) Watch(ctx context.Context, path string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	s.take()
+	s.Take()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
@@ -44,16 +44,16 @@ func (s *stalls) watch(ctx context.Context, path string) error {
 	}
 }
 
-func (s *stalls) succeed(now time.Time) {
+func (s *Stalls) succeed(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.longest = max(s.longest, now.Sub(s.last))
 	s.last = now
 }
 
-// take returns by how much the longest time between two successes, including the current one,
+// Take returns by how much the longest time between two successes, including the current one,
 // exceeded the expected time, and resets it.
-func (s *stalls) take() time.Duration {
+func (s *Stalls) Take() time.Duration {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
