@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/brokerd/brokerd/tools/loadgen/internal/bare"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/limits"
@@ -35,17 +34,13 @@ workloads:
   scrambled the same, but -consumers take and hold them all, and leave; how fast
             another takes them then
   topics    make -topics topics; the broker's memory and CPU, idle
-  limits    what this machine can do by itself; needs no broker
-  bare      not a load but a broker with nothing in it: a node of the least
-            replicated log that answers PUB and MPUB, to be loaded with
-            "publish -no-create -topic x"
+  limits    what the disk of this machine can do by itself; needs no broker
 
 loadgen WORKLOAD -h lists the flags.
 `
 
 // record is the line that is printed.
 type record struct {
-	Label  string         `json:"label"`
 	Driver string         `json:"driver,omitempty"`
 	Time   time.Time      `json:"time"`
 	CPUs   int            `json:"cpus"`
@@ -76,7 +71,6 @@ type settings struct {
 	load    load.Options
 	driver  string
 	addr    string
-	label   string
 	pids    string
 	timeout time.Duration
 	dir     string
@@ -85,17 +79,12 @@ type settings struct {
 
 	nsq      nsq.Config
 	replicas int
-	maxAck   int
-
-	listen, file, followers string
-	follower, fsync         bool
 }
 
 // addFlags declares what every workload takes.
 func (s *settings) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, client (pkg/client) or nats")
 	fs.StringVar(&s.addr, "addr", "127.0.0.1:4150", "broker's `HOST:PORT`; for nats all servers', with commas")
-	fs.StringVar(&s.label, "label", "", "name of what is measured, copied to the output")
 	fs.StringVar(&s.pids, "pids", "", "the broker's process `IDS`, with commas, to measure")
 	fs.DurationVar(&s.timeout, "max", 10*time.Minute, "end the whole run after this")
 	fs.BoolVar(&s.noGroup, "no-group", false, "publish: make no consumer group")
@@ -128,13 +117,8 @@ func (s *settings) addFlags(fs *flag.FlagSet) {
 // addDriverFlags declares what one driver, or a workload without one, takes.
 func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.StringVar(&s.nsq.HTTP, "nsq-http", "", "nsq: `HOST:PORT` of the HTTP API, to create, delete and count")
-	fs.StringVar(&s.nsq.Channel, "nsq-channel", "ch", "nsq: channel")
-	fs.IntVar(&s.nsq.Partition, "nsq-partition", -1, "nsq: partition to name in the commands; -1: none")
 	fs.IntVar(&s.nsq.RDY, "nsq-rdy", 2500, "nsq: RDY count (go-nsq: max_in_flight)")
-	fs.IntVar(&s.nsq.BufferSize, "nsq-output-buffer-size", 0, "nsq: output_buffer_size; 0: the default, -1: none")
-	fs.DurationVar(&s.nsq.BufferTimeout, "nsq-output-buffer-timeout", 0, "nsq: output_buffer_timeout; 0: the default, -1ns: off")
 	fs.BoolVar(&s.nsq.Lookup, "nsq-lookup", false, "nsq: connect to a node that GET /lookup of -nsq-http names")
-	fs.BoolVar(&s.nsq.NoCreate, "no-create", false, "nsq: -topic is there already; neither create nor delete it")
 	fs.IntVar(&s.nsq.Topics, "nsq-topics", 1, "nsq: publish to so many topics in turn")
 	fs.IntVar(&s.nsq.Partitions, "nsq-partitions", 0, "nsq: create topics with so many partitions; 0: the broker's default")
 	fs.IntVar(&s.nsq.Keys, "nsq-keys", 0, "nsq: publish each message with one of so many keys, in turn; 0: without")
@@ -142,13 +126,7 @@ func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.StringVar(&s.nsq.TopicConfig, "nsq-topic-config", "", "nsq: create topics with this `JSON` as well, by brokerd's API")
 	fs.StringVar(&s.nsq.ChannelConfig, "nsq-channel-config", "", "nsq: create channels with this `JSON` as well, by brokerd's API")
 	fs.IntVar(&s.replicas, "replicas", 1, "nats: replicas of a stream")
-	fs.IntVar(&s.maxAck, "max-ack-pending", 10000, "nats: max_ack_pending")
 	fs.StringVar(&s.dir, "dir", os.TempDir(), "limits: `DIRECTORY` on the disk to measure")
-	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "bare: `HOST:PORT` to serve on")
-	fs.StringVar(&s.file, "file", "", "bare: the log file; removed at the end")
-	fs.BoolVar(&s.follower, "follower", false, "bare: be a follower")
-	fs.StringVar(&s.followers, "followers", "", "bare: the followers' addresses, with commas")
-	fs.BoolVar(&s.fsync, "fsync", false, "bare: fdatasync before each acknowledgement")
 }
 
 // complete checks the options of a load and fills in what is derived.
@@ -174,14 +152,6 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// serveBare serves instead of running a workload.
-func (s *settings) serveBare() error {
-	if s.follower {
-		return bare.Follow(s.listen, s.file, s.fsync)
-	}
-	return bare.Lead(s.listen, s.file, strings.FieldsFunc(s.followers, func(r rune) bool { return r == ',' }), s.fsync)
-}
-
 // newDriver connects to the broker given by the flags.
 func (s *settings) newDriver() (broker.Driver, error) {
 	s.nsq.TCP = s.addr
@@ -194,7 +164,7 @@ func (s *settings) newDriver() (broker.Driver, error) {
 		return nsq.NewOwn(s.nsq), nil
 	case "nats":
 		return natsjs.New(natsjs.Config{
-			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, InFlight: s.load.Batch * s.load.Window, MaxAck: s.maxAck,
+			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, InFlight: s.load.Batch * s.load.Window,
 		})
 	}
 	return nil, fmt.Errorf("no driver %q", s.driver)
@@ -212,16 +182,12 @@ func run(workload string, args []string, rec *record) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", fs.Args())
 	}
-	rec.Label = s.label
-
 	var f func(context.Context, broker.Driver, load.Options) (*load.Result, error)
 	switch workload {
 	case "limits":
 		var err error
 		rec.Limits, err = limits.Run(s.dir, s.load.Duration)
 		return err
-	case "bare":
-		return s.serveBare()
 	case "publish":
 		f = load.Publish
 	case "e2e":

@@ -1,13 +1,8 @@
-// Package limits measures what the machine itself can do: copying memory,
-// checksums, loopback TCP, and appends that reach the disk.
+// Package limits measures what the disk of a machine can do by itself: appends that reach it.
 package limits
 
 import (
 	"errors"
-	"fmt"
-	"hash/crc32"
-	"io"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -29,176 +24,17 @@ type Limit struct {
 
 // Run measures everything once; dir is on the disk to measure.
 func Run(dir string, d time.Duration) ([]Limit, error) {
-	var out []Limit
-	for _, f := range []func(time.Duration) ([]Limit, error){
-		memory, checksum, roundTrip, stream,
-		func(d time.Duration) ([]Limit, error) { return appends(dir, d) },
-		func(d time.Duration) ([]Limit, error) {
-			limit, err := paced{files: 3, rate: 2000}.run(dir, d)
-			return []Limit{limit}, err
-		},
-	} {
-		l, err := f(d)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, l...)
-	}
-	return out, nil
-}
-
-// per runs f until d has passed and returns bytes a second.
-func per(d time.Duration, n int, f func()) float64 {
-	f()
-	t := time.Now()
-	for k := 0; ; {
-		for range max(1, (1<<20)/n) {
-			f()
-			k++
-		}
-		if e := time.Since(t); e >= d {
-			return float64(k) * float64(n) / e.Seconds()
-		}
-	}
-}
-
-func memory(d time.Duration) ([]Limit, error) {
-	var out []Limit
-	for _, n := range []int{16 << 10, 1 << 20, 256 << 20} {
-		a, b := make([]byte, n), make([]byte, n)
-		for i := range a {
-			a[i] = byte(i)
-		}
-		v := per(d, n, func() { copy(b, a) })
-		out = append(out, Limit{Name: fmt.Sprintf("memcpy %d KiB, one core", n>>10), Value: v / 1e9, Unit: "GB/s"})
-	}
-	return out, nil
-}
-
-func checksum(d time.Duration) ([]Limit, error) {
-	t := crc32.MakeTable(crc32.Castagnoli)
-	var out []Limit
-	var sum uint32 // each block continues from the one before: nothing can be left out
-	for _, n := range []int{128, 1 << 10, 16 << 10, 1 << 20} {
-		a := make([]byte, n)
-		v := per(d, n, func() { sum = crc32.Update(sum, t, a) })
-		out = append(out, Limit{Name: fmt.Sprintf("CRC-32C %d B, one core", n), Value: v / 1e9, Unit: "GB/s"})
-	}
-	return out, nil
-}
-
-func pair() (a, b net.Conn, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	out, err := appends(dir, d)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
-	defer l.Close()
-	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		return nil, nil, err
-	}
-	b, err = l.Accept()
-	return a, b, err
+	limit, err := paced{files: 3, rate: 2000}.run(dir, d)
+	return append(out, limit), err
 }
 
 func fromHist(name string, h *hdr.Histogram, elapsed time.Duration, n int, unit string) Limit {
 	us := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / 1e3 }
 	return Limit{name, float64(n) / elapsed.Seconds(), unit, us(50), us(99), us(99.9), float64(h.Max()) / 1e3}
-}
-
-// roundTrip plays ping-pong over 1 and over 16 connections.
-func roundTrip(d time.Duration) ([]Limit, error) {
-	var out []Limit
-	for _, conns := range []int{1, 16} {
-		var wg sync.WaitGroup
-		hs := make([]*hdr.Histogram, conns)
-		t := time.Now()
-		for i := range conns {
-			a, b, err := pair()
-			if err != nil {
-				return nil, err
-			}
-			defer a.Close()
-			go func() {
-				defer b.Close()
-				p := make([]byte, 128)
-				for {
-					if _, err := io.ReadFull(b, p); err != nil {
-						return
-					}
-					if _, err := b.Write(p); err != nil {
-						return
-					}
-				}
-			}()
-			hs[i] = hdr.New(100, 10e9, 3)
-			wg.Go(func() {
-				p := make([]byte, 128)
-				for end := t.Add(d); ; {
-					s := time.Now()
-					if s.After(end) {
-						return
-					}
-					if _, err := a.Write(p); err != nil {
-						return
-					}
-					if _, err := io.ReadFull(a, p); err != nil {
-						return
-					}
-					hs[i].RecordValue(int64(time.Since(s)))
-				}
-			})
-		}
-		wg.Wait()
-		e := time.Since(t)
-		h := hdr.New(100, 10e9, 3)
-		for _, x := range hs {
-			h.Merge(x)
-		}
-		out = append(out, fromHist(fmt.Sprintf("loopback TCP ping-pong 128 B, %d connections, one Go process", conns), h, e, int(h.TotalCount()), "round trips/s"))
-	}
-	return out, nil
-}
-
-// stream pushes bytes one way over one connection.
-func stream(d time.Duration) ([]Limit, error) {
-	var out []Limit
-	for _, n := range []int{128, 1 << 10, 16 << 10, 256 << 10} {
-		a, b, err := pair()
-		if err != nil {
-			return nil, err
-		}
-		got := make(chan int64)
-		go func() {
-			p := make([]byte, 256<<10)
-			var k int64
-			for {
-				m, err := b.Read(p)
-				k += int64(m)
-				if err != nil {
-					got <- k
-					return
-				}
-			}
-		}()
-		p := make([]byte, n)
-		t := time.Now()
-		writes := 0
-		for time.Since(t) < d {
-			for range 16 {
-				if _, err := a.Write(p); err != nil {
-					return nil, err
-				}
-				writes++
-			}
-		}
-		a.Close()
-		k := <-got
-		e := time.Since(t)
-		b.Close()
-		out = append(out, Limit{Name: fmt.Sprintf("loopback TCP one way, writes of %d B", n), Value: float64(k) / e.Seconds() / 1e9, Unit: "GB/s"},
-			Limit{Name: fmt.Sprintf("loopback TCP one way, writes of %d B, calls", n), Value: float64(writes) / e.Seconds(), Unit: "writes/s"})
-	}
-	return out, nil
 }
 
 // appending is one way of appending with fdatasync.

@@ -17,22 +17,9 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	r := &Result{Workload: "backlog", Size: o.Size, Batch: o.Batch, Window: o.Window}
 	o.Group = true
 	o.Messages = o.Messages / o.Batch * o.Batch
-	n := o.Messages
 	err := withTopic(ctx, d, &o, func() error {
-		var on atomic.Bool
-		p, err := newProducer(ctx, d, &o, 0, &on)
-		if err != nil {
+		if err := fill(ctx, d, &o, r, func(p *producer) { p.runAsync(nil, o.Window, o.Batch, o.Messages) }); err != nil {
 			return err
-		}
-		t := clock()
-		p.runAsync(nil, o.Window, o.Batch, n)
-		r.FillPerSec = float64(n) / (float64(clock()-t) / 1e9)
-		p.pub.Close()
-		if err := p.failed(); err != nil {
-			return err
-		}
-		if r.Published = p.acked.Load(); r.Published != int64(n) {
-			return fmt.Errorf("%d of %d acknowledged", r.Published, n)
 		}
 		time.Sleep(o.Settle)
 
@@ -40,13 +27,28 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 		if err != nil {
 			return err
 		}
-		if err := drain(ctx, o, c, r, func(body.Header) {}); err != nil {
-			return err
-		}
-		r.Unacked = backlogAfter(ctx, d, o.Topic)
-		return nil
+		return drain(ctx, d, o, c, r, func(body.Header) {})
 	})
 	return r, err
+}
+
+// fill publishes all messages, with one producer, and expects that they are acknowledged.
+func fill(ctx context.Context, d broker.Driver, o *Options, r *Result, publish func(*producer)) error {
+	p, err := newProducer(ctx, d, o, 0, new(atomic.Bool))
+	if err != nil {
+		return err
+	}
+	t := clock()
+	publish(p)
+	r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
+	p.pub.Close()
+	if err := p.failed(); err != nil {
+		return err
+	}
+	if r.Published = p.acked.Load(); r.Published != int64(o.Messages) {
+		return fmt.Errorf("%d of %d acknowledged", r.Published, o.Messages)
+	}
+	return nil
 }
 
 // several are consumers that consume one backlog together.

@@ -26,21 +26,9 @@ func Deferred(ctx context.Context, d broker.Driver, o Options) (*Result, error) 
 	r := &Result{Workload: "deferred", Size: o.Size, Window: o.Window * o.Batch}
 	o.Group = true
 	err := withTopic(ctx, d, &o, func() error {
-		var on atomic.Bool
-		p, err := newProducer(ctx, d, &o, 0, &on)
-		if err != nil {
+		start := clock() + int64(o.Lead)
+		if err := fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, start) }); err != nil {
 			return err
-		}
-		t := clock()
-		start := t + int64(o.Lead)
-		p.runDeferred(o, start)
-		r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
-		p.pub.Close()
-		if err := p.failed(); err != nil {
-			return err
-		}
-		if r.Published = p.acked.Load(); r.Published != int64(o.Messages) {
-			return fmt.Errorf("%d of %d acknowledged", r.Published, o.Messages)
 		}
 		rest := time.Duration(start - clock())
 		if rest < 0 {
@@ -55,13 +43,9 @@ func Deferred(ctx context.Context, d broker.Driver, o Options) (*Result, error) 
 		}
 		time.Sleep(time.Duration(start - clock()))
 		late := newHist()
-		err = drain(ctx, o, c, r, func(h body.Header) { record(late, clock()-h.SentNs) })
+		err = drain(ctx, d, o, c, r, func(h body.Header) { record(late, clock()-h.SentNs) })
 		r.Late = latency(late)
-		if err != nil {
-			return err
-		}
-		r.Unacked = backlogAfter(ctx, d, o.Topic)
-		return nil
+		return err
 	})
 	return r, err
 }
@@ -100,20 +84,10 @@ func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error)
 	r := &Result{Workload: "scrambled", Size: o.Size, Window: o.Window * o.Batch}
 	o.Group = true
 	err := withTopic(ctx, d, &o, func() error {
-		var on atomic.Bool
-		p, err := newProducer(ctx, d, &o, 0, &on)
+		err := hold(ctx, d, o, func() error {
+			return fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, clock()+int64(o.Lead)) })
+		})
 		if err != nil {
-			return err
-		}
-		fill := func() error {
-			t := clock()
-			p.runDeferred(o, t+int64(o.Lead))
-			r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
-			p.pub.Close()
-			r.Published = p.acked.Load()
-			return p.failed()
-		}
-		if err := hold(ctx, d, o, fill); err != nil {
 			return err
 		}
 		time.Sleep(o.Settle)
@@ -124,11 +98,7 @@ func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error)
 		if err != nil {
 			return err
 		}
-		if err := drain(ctx, o, c, r, func(body.Header) {}); err != nil {
-			return err
-		}
-		r.Unacked = backlogAfter(ctx, d, o.Topic)
-		return nil
+		return drain(ctx, d, o, c, r, func(body.Header) {})
 	})
 	return r, err
 }
@@ -174,7 +144,7 @@ func (o *Options) full() error {
 }
 
 // drain measures a consumer that receives all the messages.
-func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each func(body.Header)) error {
+func drain(ctx context.Context, d broker.Driver, o Options, c broker.Consumer, r *Result, each func(body.Header)) error {
 	n := o.Messages
 	m, err := startMeters(o.Pids)
 	if err != nil {
@@ -184,9 +154,9 @@ func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each fu
 	seen.Add(uint64(n - 1)) // makes room
 	seen = body.Seen{}
 	t0, t1 := clock(), int64(0)
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	err = c.Run(ctx, func(b []byte) error {
+	err = c.Run(limited, func(b []byte) error {
 		h, err := body.Check(b, o.Size)
 		if err != nil {
 			return err
@@ -214,5 +184,8 @@ func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each fu
 	r.rate(seen.Unique, t1-t0)
 	r.Received, r.Dups, r.Reordered = seen.Unique, seen.Dups, seen.Order
 	r.Lost = int64(n) - seen.Unique
+	if err == nil {
+		r.Unacked = backlogAfter(ctx, d, o.Topic)
+	}
 	return err
 }

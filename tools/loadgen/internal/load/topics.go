@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
@@ -30,32 +29,12 @@ func Topics(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	}
 	name := func(i int) string { return fmt.Sprintf("%s_%d", o.Topic, i) }
 	each := func(f func(string) error) error {
-		next := make(chan int)
-		errs := make(chan error, o.Concurrency)
-		var wg sync.WaitGroup
-		for range o.Concurrency {
-			wg.Go(func() {
-				for i := range next {
-					if err := f(name(i)); err != nil {
-						errs <- fmt.Errorf("topic %d: %w", i, err)
-						for range next {
-						}
-						return
-					}
-				}
-			})
-		}
-		for i := range o.Topics {
-			next <- i
-		}
-		close(next)
-		wg.Wait()
-		select {
-		case err := <-errs:
-			return err
-		default:
+		return broker.Each(o.Topics, o.Concurrency, func(i int) error {
+			if err := f(name(i)); err != nil {
+				return fmt.Errorf("topic %d: %w", i, err)
+			}
 			return nil
-		}
+		})
 	}
 	m, err := startMeters(o.Pids)
 	if err != nil {

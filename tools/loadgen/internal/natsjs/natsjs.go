@@ -19,7 +19,6 @@ type Config struct {
 	Addrs    []string // host:port of each server's client port
 	Replicas int
 	InFlight int // the most messages unacknowledged to a publisher
-	MaxAck   int // the most unacknowledged to the consumer
 }
 
 // Driver is the broker.Driver for JetStream.
@@ -74,7 +73,10 @@ func (d *Driver) dial(ctx context.Context, topic string) (*nats.Conn, error) {
 	return connect(addr)
 }
 
-const durable = "group"
+const (
+	durable = "group"
+	maxAck  = 10000 // the most messages unacknowledged to the consumer
+)
 
 // Create implements broker.Driver.
 func (d *Driver) Create(ctx context.Context, topic string, group bool) error {
@@ -87,7 +89,7 @@ func (d *Driver) Create(ctx context.Context, topic string, group bool) error {
 	}
 	_, err = s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 60 * time.Second,
-		MaxAckPending: d.c.MaxAck, Replicas: d.c.Replicas,
+		MaxAckPending: maxAck, Replicas: d.c.Replicas,
 	})
 	return err
 }
@@ -202,9 +204,8 @@ func (p *publisher) Close() error {
 }
 
 type consumer struct {
-	nc  *nats.Conn
-	c   jetstream.Consumer
-	max int
+	nc *nats.Conn
+	c  jetstream.Consumer
 }
 
 // Consumer implements broker.Driver.
@@ -221,7 +222,7 @@ func (d *Driver) Consumer(ctx context.Context, topic string) (broker.Consumer, e
 	if err != nil {
 		return nil, err
 	}
-	return &consumer{nc, c, d.c.MaxAck}, nil
+	return &consumer{nc, c}, nil
 }
 
 // Run implements broker.Consumer.
@@ -241,7 +242,7 @@ func (k *consumer) Run(ctx context.Context, handle func([]byte) error) error {
 		if err != nil {
 			fail(err)
 		}
-	}, jetstream.PullMaxMessages(k.max), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	}, jetstream.PullMaxMessages(maxAck), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if !errors.Is(err, nats.ErrConnectionClosed) {
 			fail(err)
 		}

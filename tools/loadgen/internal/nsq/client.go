@@ -12,18 +12,12 @@ import (
 // Client is the driver that uses go-nsq, like most programs.
 type Client struct{ admin }
 
-// NewClient returns the go-nsq driver for c. go-nsq knows no partitions.
+// NewClient returns the go-nsq driver for c.
 func NewClient(c Config) *Client { return &Client{admin{c}} }
 
 func (d *Client) config() *gonsq.Config {
 	g := gonsq.NewConfig()
 	g.MaxInFlight = d.RDY
-	if d.BufferSize != 0 {
-		g.OutputBufferSize = int64(d.BufferSize)
-	}
-	if d.BufferTimeout != 0 {
-		g.OutputBufferTimeout = d.BufferTimeout
-	}
 	return g
 }
 
@@ -84,7 +78,7 @@ type clientConsumer struct {
 
 // Consumer implements broker.Driver.
 func (d *Client) Consumer(_ context.Context, topic string) (broker.Consumer, error) {
-	c, err := gonsq.NewConsumer(topic, d.Channel, d.config())
+	c, err := gonsq.NewConsumer(topic, channel, d.config())
 	if err != nil {
 		return nil, err
 	}

@@ -21,16 +21,9 @@ func (d *Own) open() (*client.Client, error) {
 	return client.New([]string{d.TCP}, client.WithLogger(log))
 }
 
-func (d *Own) partition() client.Partition {
-	if d.Partition < 0 {
-		return client.Partition{}
-	}
-	return client.InPartition(d.Partition)
-}
-
 type ownPublisher struct {
-	c  *client.Client
-	to client.Outgoing
+	c     *client.Client
+	topic string
 }
 
 // Publisher implements broker.Driver.
@@ -39,19 +32,15 @@ func (d *Own) Publisher(_ context.Context, topic string) (broker.Publisher, erro
 	if err != nil {
 		return nil, err
 	}
-	return &ownPublisher{c, client.Outgoing{Topic: topic, Partition: d.partition()}}, nil
+	return &ownPublisher{c, topic}, nil
 }
 
 func (p *ownPublisher) Publish(body []byte) error {
-	o := p.to
-	o.Body = body
-	return p.c.Send(context.Background(), o)
+	return p.c.Send(context.Background(), client.Outgoing{Topic: p.topic, Body: body})
 }
 
 func (p *ownPublisher) Send(bodies [][]byte, acked func(error)) error {
-	o := p.to
-	o.Bodies = bodies
-	return p.c.SendAsync(context.Background(), o, acked)
+	return p.c.SendAsync(context.Background(), client.Outgoing{Topic: p.topic, Bodies: bodies}, acked)
 }
 
 func (p *ownPublisher) Close() error { return p.c.Close(context.Background()) }
@@ -67,7 +56,7 @@ func (d *Own) Consumer(_ context.Context, topic string) (broker.Consumer, error)
 	if err != nil {
 		return nil, err
 	}
-	x, err := c.Subscribe(topic, d.Channel, client.WithMaxInFlight(d.RDY), client.WithPartition(d.partition()))
+	x, err := c.Subscribe(topic, channel, client.WithMaxInFlight(d.RDY))
 	if err != nil {
 		return nil, err
 	}

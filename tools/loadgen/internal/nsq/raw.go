@@ -20,10 +20,10 @@ func NewRaw(c Config) *Raw { return &Raw{admin{c}} }
 
 type rawPublisher struct {
 	c      *conn
-	topics []string // with the partition, as the commands require it; used in turn
+	topics []string // used in turn
 	turn   int
 	head   []byte
-	exts   *headers // nil: messages have none
+	exts   *headers
 
 	wmu     sync.Mutex // guards c.w once reading has started
 	pending chan func(error)
@@ -36,23 +36,12 @@ const inFlight = 1 << 16
 
 // Publisher implements broker.Driver.
 func (d *Raw) Publisher(ctx context.Context, topic string) (broker.Publisher, error) {
-	at, err := d.at(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	c, err := dial(ctx, at, false)
+	c, err := d.dial(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	topics := d.topics(topic)
-	for i := range topics {
-		topics[i] += d.part()
-	}
-	p := &rawPublisher{c: c, topics: topics, turn: rand.IntN(len(topics))}
-	if d.Keys > 0 || d.IDs {
-		p.exts = newHeaders(d.Keys, d.IDs)
-	}
-	return p, nil
+	return &rawPublisher{c: c, topics: topics, turn: rand.IntN(len(topics)), exts: newHeaders(d.Keys, d.IDs)}, nil
 }
 
 // topic returns the one whose turn it is.
@@ -61,63 +50,37 @@ func (p *rawPublisher) topic() string {
 	return p.topics[p.turn]
 }
 
-func (p *rawPublisher) pub(body []byte) {
-	if p.exts != nil {
-		ext := p.exts.next()
-		p.head = append(append(append(p.head[:0], "PUB_EXT "...), p.topic()...), '\n')
-		p.c.w.Write(p.head)
-		p.c.writeLen(2 + len(ext) + len(body))
-		p.writeExt(ext)
-		p.c.w.Write(body)
-		return
+// command writes the line of a command, which ends with _EXT if messages have headers, and returns
+// their headers.
+func (p *rawPublisher) command(verb string, messages int) [][]byte {
+	p.head = append(p.head[:0], verb...)
+	if !p.exts.none() {
+		p.head = append(p.head, "_EXT"...)
 	}
-	p.head = append(append(append(p.head[:0], "PUB "...), p.topic()...), '\n')
+	p.head = append(append(append(p.head, ' '), p.topic()...), '\n')
 	p.c.w.Write(p.head)
-	p.c.writeLen(len(body))
+	return p.exts.some(messages)
+}
+
+func (p *rawPublisher) pub(body []byte) { p.message(p.command("PUB", 1)[0], body) }
+
+// message writes the size of a message, its header and its body.
+func (p *rawPublisher) message(ext, body []byte) {
+	p.c.writeLen(len(ext) + len(body))
+	p.c.w.Write(ext)
 	p.c.w.Write(body)
 }
 
-// writeExt writes the header of a message before its body.
-func (p *rawPublisher) writeExt(ext []byte) {
-	p.c.w.WriteByte(byte(len(ext) >> 8))
-	p.c.w.WriteByte(byte(len(ext)))
-	p.c.w.Write(ext)
-}
-
-// mpubExt is mpub of messages with headers.
-func (p *rawPublisher) mpubExt(bodies [][]byte) {
-	exts := p.exts.some(len(bodies))
-	size := 4
-	for i, b := range bodies {
-		size += 4 + 2 + len(exts[i]) + len(b)
-	}
-	p.head = append(append(append(p.head[:0], "MPUB_EXT "...), p.topic()...), '\n')
-	p.c.w.Write(p.head)
-	p.c.writeLen(size)
-	p.c.writeLen(len(bodies))
-	for i, b := range bodies {
-		p.c.writeLen(2 + len(exts[i]) + len(b))
-		p.writeExt(exts[i])
-		p.c.w.Write(b)
-	}
-}
-
 func (p *rawPublisher) mpub(bodies [][]byte) {
-	if p.exts != nil {
-		p.mpubExt(bodies)
-		return
-	}
+	exts := p.command("MPUB", len(bodies))
 	size := 4
-	for _, b := range bodies {
-		size += 4 + len(b)
+	for i, b := range bodies {
+		size += 4 + len(exts[i]) + len(b)
 	}
-	p.head = append(append(append(p.head[:0], "MPUB "...), p.topic()...), '\n')
-	p.c.w.Write(p.head)
 	p.c.writeLen(size)
 	p.c.writeLen(len(bodies))
-	for _, b := range bodies {
-		p.c.writeLen(len(b))
-		p.c.w.Write(b)
+	for i, b := range bodies {
+		p.message(exts[i], b)
 	}
 }
 
@@ -205,12 +168,6 @@ func (p *rawPublisher) readResponses() {
 		case typ == frameError:
 			(<-p.pending)(errors.New(string(data)))
 		default:
-			// Some brokers answer a publish with more than OK (youzan's with
-			// the message's place in the log): still one answer to one command.
-			if len(data) > 2 && string(data[:2]) == "OK" {
-				(<-p.pending)(nil)
-				continue
-			}
 			fail(fmt.Errorf("frame of type %d: %q", typ, data))
 			return
 		}
@@ -232,19 +189,11 @@ type rawConsumer struct {
 
 // Consumer implements broker.Driver.
 func (d *Raw) Consumer(ctx context.Context, topic string) (broker.Consumer, error) {
-	at, err := d.at(ctx, topic)
+	c, err := d.dial(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(ctx, at, true)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(c.w, "SUB %s %s%s\n", topic, d.Channel, d.part())
-	if err := c.w.Flush(); err != nil {
-		return nil, err
-	}
-	if err := c.expectOK(); err != nil {
+	if err := c.subscribe(topic); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("SUB: %w", err)
 	}

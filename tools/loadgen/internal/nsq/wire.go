@@ -17,9 +17,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
 const (
@@ -32,22 +32,11 @@ const (
 type Config struct {
 	TCP  string // host:port of the broker's NSQ protocol port
 	HTTP string // host:port of its HTTP API; empty where it has none
-	// Channel is the consumer group.
-	Channel string
-	// Partition, if not negative, is added to PUB, MPUB and SUB as brokers with
-	// partitioned topics (youzan's nsqd) expect it.
-	Partition int
 	// RDY is how many messages the consumer lets be in flight to it.
 	RDY int
-	// BufferSize and BufferTimeout are the consumer's output_buffer_size (bytes)
-	// and output_buffer_timeout; 0 leaves the broker's default, -1 turns it off.
-	BufferSize    int
-	BufferTimeout time.Duration
 	// Lookup connects publishers and consumers of Raw to the first node that
 	// GET /lookup of HTTP names, not to TCP: the best place to be.
 	Lookup bool
-	// NoCreate is for a broker whose topics are created outside this program.
-	NoCreate bool
 	// Topics, if more than 1, is the number of topics over which a publisher of Raw spreads its
 	// messages or batches, in turn: TOPIC_0, TOPIC_1 and so on.
 	Topics int
@@ -63,6 +52,9 @@ type Config struct {
 	TopicConfig, ChannelConfig string
 }
 
+// channel is the consumer group.
+const channel = "ch"
+
 // topics returns the names of a topic's topics.
 func (c *Config) topics(topic string) []string {
 	if c.Topics <= 1 {
@@ -75,13 +67,6 @@ func (c *Config) topics(topic string) []string {
 	return all
 }
 
-func (c *Config) part() string {
-	if c.Partition < 0 {
-		return ""
-	}
-	return " " + strconv.Itoa(c.Partition)
-}
-
 // conn is one connection that has sent IDENTIFY.
 type conn struct {
 	net.Conn
@@ -89,34 +74,17 @@ type conn struct {
 	w *bufio.Writer
 }
 
-func dial(ctx context.Context, c *Config, consumer bool) (*conn, error) {
+func dial(ctx context.Context, address string) (*conn, error) {
 	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", c.TCP)
+	nc, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	cn := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 128<<10), w: bufio.NewWriterSize(nc, 128<<10)}
-	id := map[string]any{
-		"client_id": "loadgen", "hostname": "loadgen", "user_agent": "github.com/brokerd/brokerd/tools/loadgen/1",
-		"feature_negotiation": true,
-	}
-	if consumer {
-		if c.BufferSize != 0 {
-			id["output_buffer_size"] = c.BufferSize
-		}
-		if c.BufferTimeout < 0 {
-			id["output_buffer_timeout"] = -1
-		} else if c.BufferTimeout > 0 {
-			id["output_buffer_timeout"] = c.BufferTimeout.Milliseconds()
-		}
-	}
-	b, err := json.Marshal(id)
-	if err != nil {
-		return nil, err
-	}
+	const id = `{"client_id":"loadgen","hostname":"loadgen","user_agent":"github.com/brokerd/brokerd/tools/loadgen/1","feature_negotiation":true}`
 	cn.w.WriteString("  V2IDENTIFY\n")
-	cn.writeLen(len(b))
-	cn.w.Write(b)
+	cn.writeLen(len(id))
+	cn.w.WriteString(id)
 	if err := cn.w.Flush(); err != nil {
 		nc.Close()
 		return nil, err
@@ -181,6 +149,15 @@ func (c *conn) expectOK() error {
 	}
 }
 
+// subscribe sends SUB and expects OK.
+func (c *conn) subscribe(topic string) error {
+	fmt.Fprintf(c.w, "SUB %s %s\n", topic, channel)
+	if err := c.w.Flush(); err != nil {
+		return err
+	}
+	return c.expectOK()
+}
+
 // admin sends requests to the broker's HTTP API.
 type admin struct{ Config }
 
@@ -217,23 +194,16 @@ func (a *admin) post(ctx context.Context, path string, q url.Values, body any) e
 // Create implements broker.Driver. Without an HTTP API it subscribes once, which creates the topic
 // and the channel on any NSQ broker.
 func (a *admin) Create(ctx context.Context, topic string, group bool) error {
-	if a.NoCreate {
-		return nil
-	}
 	if a.HTTP == "" {
 		if !group {
 			return nil // the first PUB makes it
 		}
-		c, err := dial(ctx, &a.Config, true)
+		c, err := dial(ctx, a.TCP)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		fmt.Fprintf(c.w, "SUB %s %s%s\n", topic, a.Channel, a.part())
-		if err := c.w.Flush(); err != nil {
-			return err
-		}
-		return c.expectOK()
+		return c.subscribe(topic)
 	}
 	return a.each(topic, func(topic string) error {
 		err := a.createTopic(ctx, topic)
@@ -261,13 +231,13 @@ func (a *admin) createTopic(ctx context.Context, topic string) error {
 
 func (a *admin) createChannel(ctx context.Context, topic string) error {
 	if a.ChannelConfig == "" {
-		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}}, nil)
+		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}, nil)
 	}
 	config, err := object(a.ChannelConfig)
 	if err != nil {
 		return fmt.Errorf("configuration of the channel: %w", err)
 	}
-	config["name"] = a.Channel
+	config["name"] = channel
 	return a.post(ctx, "/v1/topics/"+topic+"/channels", nil, config)
 }
 
@@ -285,59 +255,47 @@ const together = 8
 
 // each calls f with all topics of a topic, and returns the first error.
 func (a *admin) each(topic string, f func(topic string) error) error {
-	var first atomic.Pointer[error]
-	var running sync.WaitGroup
-	slots := make(chan struct{}, together)
-	for _, name := range a.topics(topic) {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			if err := f(name); err != nil {
-				first.CompareAndSwap(nil, &err)
-			}
-		})
-	}
-	running.Wait()
-	if err := first.Load(); err != nil {
-		return *err
-	}
-	return nil
+	all := a.topics(topic)
+	return broker.Each(len(all), together, func(i int) error { return f(all[i]) })
 }
 
-// at returns the configuration for a connection for a topic.
-func (a *admin) at(ctx context.Context, topic string) (*Config, error) {
-	if !a.Lookup {
-		return &a.Config, nil
-	}
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.HTTP+"/lookup?topic="+url.QueryEscape(topic), nil)
+// get decodes the JSON of the answer to a path and a topic.
+func (a *admin) get(ctx context.Context, path, topic string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.HTTP+path+url.QueryEscape(topic), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := httpc.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// dial connects to the broker, for a topic.
+func (a *admin) dial(ctx context.Context, topic string) (*conn, error) {
+	if !a.Lookup {
+		return dial(ctx, a.TCP)
+	}
 	var answer struct {
 		Producers []struct {
 			Address string `json:"broadcast_address"`
 			Port    int    `json:"tcp_port"`
 		} `json:"producers"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+	if err := a.get(ctx, "/lookup?topic=", topic, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Producers) == 0 {
 		return nil, fmt.Errorf("no node has topic %s", topic)
 	}
-	c := a.Config
-	c.TCP = net.JoinHostPort(answer.Producers[0].Address, strconv.Itoa(answer.Producers[0].Port))
-	return &c, nil
+	return dial(ctx, net.JoinHostPort(answer.Producers[0].Address, strconv.Itoa(answer.Producers[0].Port)))
 }
 
 // Delete implements broker.Driver.
 func (a *admin) Delete(ctx context.Context, topic string) error {
-	if a.NoCreate || a.HTTP == "" {
+	if a.HTTP == "" {
 		return nil
 	}
 	return a.each(topic, func(topic string) error {
@@ -350,16 +308,7 @@ func (a *admin) Backlog(ctx context.Context, topic string) (int64, error) {
 	if a.HTTP == "" {
 		return 0, errors.New("no HTTP API to ask")
 	}
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.HTTP+"/stats?format=json&topic="+url.QueryEscape(topic), nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := httpc.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	type stats struct {
+	var stats struct {
 		Topics []struct {
 			Name     string `json:"topic_name"`
 			Depth    int64  `json:"depth"`
@@ -371,36 +320,25 @@ func (a *admin) Backlog(ctx context.Context, topic string) (int64, error) {
 			} `json:"channels"`
 		} `json:"topics"`
 	}
-	// Older servers wrap the answer in "data".
-	var s struct {
-		stats
-		Data *stats `json:"data"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+	if err := a.get(ctx, "/stats?format=json&topic=", topic, &stats); err != nil {
 		return 0, err
-	}
-	t := s.stats
-	if s.Data != nil {
-		t = *s.Data
 	}
 	var n int64
 	found := false
-	for _, tp := range t.Topics {
+	for _, tp := range stats.Topics {
 		if tp.Name != topic {
 			continue
 		}
 		for _, ch := range tp.Channels {
-			if ch.Name == a.Channel {
+			if ch.Name == channel {
 				found = true
 				n += ch.Depth + ch.InFlight + ch.Deferred
 			}
 		}
-		if s.Data == nil { // a topic's own depth is what no channel has had yet
-			n += tp.Depth
-		}
+		n += tp.Depth // what no channel has had yet
 	}
 	if !found {
-		return 0, fmt.Errorf("channel %s of topic %s is not in the stats", a.Channel, topic)
+		return 0, fmt.Errorf("channel %s of topic %s is not in the stats", channel, topic)
 	}
 	return n, nil
 }
