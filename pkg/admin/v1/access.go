@@ -42,13 +42,13 @@ func (v accessAPI) route(t *API) {
 	t.handle("POST /v1/access/disable", v.enable(access.Disable))
 	t.handle("GET /v1/access/self", v.self)
 	t.handle("GET /v1/access/users", v.users)
-	t.handle("POST /v1/access/users", v.createUser)
+	t.handle("POST /v1/access/users", with(readSecret, v.createUser))
 	t.handle("GET /v1/access/users/{user}", v.user)
 	t.handle("DELETE /v1/access/users/{user}", v.deleteUser)
-	t.handle("POST /v1/access/users/{user}/password", v.setPassword)
+	t.handle("POST /v1/access/users/{user}/password", with(readSecret, v.setPassword))
 	t.handle("POST /v1/access/users/{user}/grant", v.rules(access.Grant))
 	t.handle("POST /v1/access/users/{user}/revoke", v.rules(access.Revoke))
-	t.handle("POST /v1/access/users/{user}/tokens", v.createToken)
+	t.handle("POST /v1/access/users/{user}/tokens", with(readOptionalJSON, v.createToken))
 	t.handle("GET /v1/access/tokens", v.tokens)
 	t.handle("DELETE /v1/access/tokens/{id}", v.revokeToken)
 	v.routeJoins(t)
@@ -105,11 +105,7 @@ func (v accessAPI) user(r *http.Request) (answer, error) {
 	return v.aUser(r.PathValue("user"), success)
 }
 
-func (v accessAPI) createUser(r *http.Request) (answer, error) {
-	var req api.CreateUser
-	if err := readSecret(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v accessAPI) createUser(r *http.Request, req api.CreateUser) (answer, error) {
 	stored, err := v.hash(r.Context(), req.Password)
 	if err != nil {
 		return answer{}, err
@@ -137,11 +133,7 @@ func (v accessAPI) deleteUser(r *http.Request) (answer, error) {
 	return done(v.change(r, "user "+name, access.Change{Verb: access.DeleteUser, User: name}))
 }
 
-func (v accessAPI) setPassword(r *http.Request) (answer, error) {
-	var req api.SetPassword
-	if err := readSecret(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v accessAPI) setPassword(r *http.Request, req api.SetPassword) (answer, error) {
 	name := r.PathValue("user")
 	if v.of.Directory().User(name) == nil {
 		return answer{}, failure.UserNotFound
@@ -176,24 +168,16 @@ func apiErrorOf(err error) *api.Error {
 }
 
 func (v accessAPI) rules(verb access.Verb) func(*http.Request) (answer, error) {
-	return func(r *http.Request) (answer, error) {
-		var req api.Rules
-		if err := readJSON(r, &req); err != nil {
-			return answer{}, err
-		}
+	return with(readJSON, func(r *http.Request, req api.Rules) (answer, error) {
 		name := r.PathValue("user")
 		if err := v.change(r, "user "+name, access.Change{Verb: verb, User: name, Rules: rulesOf(req.Rules)}); err != nil {
 			return answer{}, err
 		}
 		return v.aUser(name, success)
-	}
+	})
 }
 
-func (v accessAPI) createToken(r *http.Request) (answer, error) {
-	var req api.CreateToken
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v accessAPI) createToken(r *http.Request, req api.CreateToken) (answer, error) {
 	if req.ExpiresInMS < 0 || req.ExpiresInMS > maxExpiry.Milliseconds() {
 		return answer{}, api.Errorf(failure.Invalid, "expires_in_ms is %d, must be between 0 and %d", req.ExpiresInMS, maxExpiry.Milliseconds())
 	}

@@ -275,6 +275,17 @@ func readJSON(r *http.Request, into any) error {
 	return decodeJSON(body, into)
 }
 
+// with is an endpoint whose request has a body, which read decodes.
+func with[T any](read func(*http.Request, any) error, do func(*http.Request, T) (answer, error)) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		var req T
+		if err := read(r, &req); err != nil {
+			return answer{}, err
+		}
+		return do(r, req)
+	}
+}
+
 func decodeJSON(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return api.Errorf(failure.Invalid, "request body is empty, expected JSON")

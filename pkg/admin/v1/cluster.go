@@ -34,15 +34,11 @@ func (v clusterAPI) health(r *http.Request) (answer, error) {
 type upgradeAPI struct{ of Upgrades }
 
 func (v upgradeAPI) route(t *API) {
-	t.handle("POST /v1/cluster/finalize-upgrade", v.finalize)
+	t.handle("POST /v1/cluster/finalize-upgrade", with(readOptionalJSON, v.finalize))
 }
 
 // finalize raises the feature level. A body is not required.
-func (v upgradeAPI) finalize(r *http.Request) (answer, error) {
-	var req api.FinalizeUpgrade
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v upgradeAPI) finalize(r *http.Request, req api.FinalizeUpgrade) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	u := v.of.Upgrade()
 	if !req.DryRun {

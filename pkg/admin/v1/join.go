@@ -20,7 +20,7 @@ const (
 
 func (v accessAPI) routeJoins(t *API) {
 	t.handle("GET /v1/access/join-tokens", v.joinTokens)
-	t.handle("POST /v1/access/join-tokens", v.createJoinToken)
+	t.handle("POST /v1/access/join-tokens", with(readJSON, v.createJoinToken))
 	t.handle("DELETE /v1/access/join-tokens/{id}", v.revokeJoinToken)
 	t.handle("POST /v1/access/join-tokens/require", v.requireJoinTokens(access.RequireJoinTokens))
 	t.handle("POST /v1/access/join-tokens/waive", v.requireJoinTokens(access.WaiveJoinTokens))
@@ -35,11 +35,7 @@ func (v accessAPI) joinTokens(*http.Request) (answer, error) {
 	return success(out)
 }
 
-func (v accessAPI) createJoinToken(r *http.Request) (answer, error) {
-	var req api.CreateJoinToken
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v accessAPI) createJoinToken(r *http.Request, req api.CreateJoinToken) (answer, error) {
 	lasts := cmp.Or(time.Duration(req.ExpiresInMS)*time.Millisecond, joinTokenExpiry)
 	switch {
 	case !meta.ValidNodeID(meta.NodeID(req.Node)):

@@ -15,21 +15,21 @@ type operateAPI struct{ of Operator }
 
 func (v operateAPI) route(t *API) {
 	t.handle("GET /v1/cluster/balance", v.planBalance)
-	t.handle("POST /v1/cluster/balance", v.startBalance)
+	t.handle("POST /v1/cluster/balance", with(readJSON, v.startBalance))
 	t.handle("GET /v1/cluster/raft", v.raft)
 	t.handle("POST /v1/cluster/raft/transfer", v.transferController)
 	t.handle("GET /v1/nodes/{node}", v.node)
-	t.handle("POST /v1/nodes/{node}/drain", v.drain)
+	t.handle("POST /v1/nodes/{node}/drain", with(readOptionalJSON, v.drain))
 	t.handle("POST /v1/nodes/{node}/undrain", v.undrain)
-	t.handle("POST /v1/nodes/{node}/decommission", v.decommission)
+	t.handle("POST /v1/nodes/{node}/decommission", with(readOptionalJSON, v.decommission))
 	t.handleTry("DELETE /v1/nodes/{node}", v.remove)
 	t.handle("GET /v1/topics/{topic}/partitions/{partition}", v.partition)
-	t.handle("POST /v1/topics/{topic}/partitions/{partition}/transfer", v.transfer)
-	t.handle("POST /v1/topics/{topic}/partitions/{partition}/elect", v.elect)
-	t.handle("POST /v1/topics/{topic}/partitions/{partition}/move", v.move)
+	t.handle("POST /v1/topics/{topic}/partitions/{partition}/transfer", with(readOptionalJSON, v.transfer))
+	t.handle("POST /v1/topics/{topic}/partitions/{partition}/elect", with(readOptionalJSON, v.elect))
+	t.handle("POST /v1/topics/{topic}/partitions/{partition}/move", with(readJSON, v.move))
 	t.handle("DELETE /v1/topics/{topic}/partitions/{partition}/move", v.cancelMove)
 	t.handle("GET /v1/topics/{topic}/partitions/{partition}/repair", v.copies)
-	t.handle("POST /v1/topics/{topic}/partitions/{partition}/repair", v.repair)
+	t.handle("POST /v1/topics/{topic}/partitions/{partition}/repair", with(readJSON, v.repair))
 }
 
 // nodeOf reads the node that the path names.
@@ -39,11 +39,7 @@ func (v operateAPI) node(r *http.Request) (answer, error) {
 	return reply(v.of.DescribeNode(r.Context(), nodeOf(r)))
 }
 
-func (v operateAPI) drain(r *http.Request) (answer, error) {
-	var req api.DrainNode
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) drain(r *http.Request, req api.DrainNode) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	return then(v.of.DrainNode(r.Context(), nodeOf(r), req), r, v.node)
 }
@@ -52,11 +48,7 @@ func (v operateAPI) undrain(r *http.Request) (answer, error) {
 	return then(v.of.UndrainNode(r.Context(), nodeOf(r)), r, v.node)
 }
 
-func (v operateAPI) decommission(r *http.Request) (answer, error) {
-	var req api.DecommissionNode
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) decommission(r *http.Request, req api.DecommissionNode) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	return then(v.of.DecommissionNode(r.Context(), nodeOf(r), req.Force, req.DryRun), r, v.node)
 }
@@ -106,21 +98,13 @@ func (v operateAPI) onPartition(r *http.Request, change func(topic string, i int
 	return v.partition(r)
 }
 
-func (v operateAPI) transfer(r *http.Request) (answer, error) {
-	var req api.TransferLeader
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) transfer(r *http.Request, req api.TransferLeader) (answer, error) {
 	return v.onPartition(r, func(topic string, i int) error {
 		return v.of.TransferLeader(r.Context(), topic, i, meta.NodeID(req.To))
 	})
 }
 
-func (v operateAPI) elect(r *http.Request) (answer, error) {
-	var req api.ElectLeader
-	if err := readOptionalJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) elect(r *http.Request, req api.ElectLeader) (answer, error) {
 	if req.Unclean && req.To == "" {
 		return answer{}, api.Errorf(failure.Invalid, "an unclean election requires the node whose replica to keep")
 	}
@@ -129,11 +113,7 @@ func (v operateAPI) elect(r *http.Request) (answer, error) {
 	})
 }
 
-func (v operateAPI) move(r *http.Request) (answer, error) {
-	var req api.MovePartition
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) move(r *http.Request, req api.MovePartition) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	target := make([]meta.NodeID, len(req.Replicas))
 	for i, id := range req.Replicas {
@@ -152,11 +132,7 @@ func (v operateAPI) planBalance(*http.Request) (answer, error) {
 	return success(v.of.PlanBalance())
 }
 
-func (v operateAPI) startBalance(r *http.Request) (answer, error) {
-	var req api.StartBalance
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) startBalance(r *http.Request, req api.StartBalance) (answer, error) {
 	if !req.Leaders && !req.Replicas || req.Limit < 0 {
 		return answer{}, api.Errorf(failure.Invalid, "set leaders, replicas or both; limit must not be negative")
 	}
@@ -192,11 +168,7 @@ func (v operateAPI) copies(r *http.Request) (answer, error) {
 	return reply(v.of.Copies(r.Context(), topic, i))
 }
 
-func (v operateAPI) repair(r *http.Request) (answer, error) {
-	var req api.RepairPartition
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v operateAPI) repair(r *http.Request, req api.RepairPartition) (answer, error) {
 	if req.Node == "" || req.AcceptLoss == (req.Discard != "") {
 		return answer{}, api.Errorf(failure.Invalid, "give a node, and either the set-aside copy to discard or accept_loss")
 	}

@@ -33,7 +33,7 @@ type topicsAPI struct {
 
 func (v topicsAPI) route(t *API) {
 	t.handle("GET /v1/topics", v.list)
-	t.handle("POST /v1/topics", v.create)
+	t.handle("POST /v1/topics", with(readJSON, v.create))
 	t.handle("GET /v1/topics/{topic}", v.describe)
 	t.handleTry("PATCH /v1/topics/{topic}", v.of(v.alter))
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
@@ -122,11 +122,7 @@ func (v topicsAPI) list(r *http.Request) (answer, error) {
 }
 
 // create creates a topic. If a topic with the same configuration exists, it returns that.
-func (v topicsAPI) create(r *http.Request) (answer, error) {
-	var req api.CreateTopic
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) create(r *http.Request, req api.CreateTopic) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	if !meta.ValidTopicName(req.Name) {
 		return answer{}, failure.InvalidTopic
