@@ -92,12 +92,7 @@ type goTests struct {
 
 // test runs the tests against a broker on ports 4150 and 4151.
 func (g *goTests) test(e env) (goCount, error) {
-	if err := os.MkdirAll(g.data, 0o755); err != nil {
-		return goCount{}, err
-	}
-	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
-	s, err := serve(e, "nsqd", http, []string{tcp, http},
-		append([]string{"--tcp-address=" + tcp, "--http-address=" + http, "--data-path=" + g.data}, g.flags...)...)
+	s, err := serveNSQD(e, g.data, g.flags...)
 	if err != nil {
 		return goCount{}, err
 	}
@@ -107,15 +102,14 @@ func (g *goTests) test(e env) (goCount, error) {
 			err = g.secret(g.src, token)
 		}
 		if err != nil {
-			_, stopErr := s.stop()
-			return goCount{}, errors.Join(err, stopErr)
+			return goCount{}, errors.Join(err, s.Stop())
 		}
 	}
 	var out bytes.Buffer
 	cmd := command(e.ctx, g.src, &out, "go", "test", "-count=1", "-json", "-timeout=2m", "-run="+g.run, ".")
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	testErr := cmd.Run()
-	log, stopErr := s.stop()
+	stopErr := s.Stop()
 
 	count := countGoTests(out.Bytes())
 	slices.Sort(count.bad)
@@ -127,7 +121,7 @@ func (g *goTests) test(e env) (goCount, error) {
 		err = errOtherCount
 	}
 	if err != nil {
-		err = fmt.Errorf("%w\n%s\nthe broker's log ends:\n%s", err, strings.Join(count.failures(), ""), log)
+		err = fmt.Errorf("%w\n%s\n%s", err, strings.Join(count.failures(), ""), s.LogEnd())
 	}
 	return count, err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/brokerd/brokerd/test/nodes"
 )
 
 // withPrograms is the environment in which the tested programs are installed.
@@ -62,7 +64,7 @@ func follow(e env, blocks []example) (count int, err error) {
 		}
 		return count, nil
 	}
-	var s *server
+	var s *nodes.Node
 	e.work = filepath.Join(e.scratch, "work") // for their files
 	if err := os.MkdirAll(e.work, 0o755); err != nil {
 		return 0, err
@@ -72,8 +74,7 @@ func follow(e env, blocks []example) (count int, err error) {
 			continue
 		}
 		if s == nil {
-			if s, err = serve(e, "brokerd", "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
-				"--data-dir", filepath.Join(e.scratch, "data")); err != nil {
+			if s, err = serve(e, "brokerd", "--data-dir", filepath.Join(e.scratch, "data")); err != nil {
 				return count, err
 			}
 		}
@@ -83,13 +84,11 @@ func follow(e env, blocks []example) (count int, err error) {
 			err = errors.New("prints something else")
 		}
 		if err != nil {
-			log, stopErr := s.stop()
-			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s\nthe broker's log ends:\n%s", i+1, errors.Join(err, stopErr), x.code, out, log)
+			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s\n%s", i+1, errors.Join(err, s.Stop()), x.code, out, s.LogEnd())
 		}
 	}
 	if s == nil {
 		return count, nil
 	}
-	_, err = s.stop()
-	return count, err
+	return count, s.Stop()
 }

@@ -32,34 +32,29 @@ var (
 
 // nsqj runs all jobs with one broker.
 func nsqj(e env) (string, error) {
-	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
 	lib, err := nsqjInstall(e)
 	if err != nil {
 		return "", fmt.Errorf("nsq-j cannot be installed: %w", err)
 	}
-	data := filepath.Join(e.scratch, "data")
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		return "", err
-	}
 	if err := write(e.scratch, map[string]string{"Jobs.java": string(nsqjProgram)}); err != nil {
 		return "", err
 	}
-	s, err := serve(e, "nsqd", http, []string{tcp, http}, "--tcp-address="+tcp, "--http-address="+http, "--data-path="+data)
+	s, err := serveNSQD(e, filepath.Join(e.scratch, "data"))
 	if err != nil {
 		return "", err
 	}
 	var out bytes.Buffer
 	secret, runErr := e.secret()
 	if runErr == nil {
-		runErr = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcp, http, secret).Run()
+		runErr = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcpAddress, httpAddress, secret).Run()
 	}
-	log, stopErr := s.stop()
+	stopErr := s.Stop()
 
 	var all tapCount
 	all.add(out.String())
 	said := fmt.Sprintf("%d of %d passed", all.passed, nsqjJobs)
 	if err := errors.Join(runErr, stopErr); err != nil {
-		return said, fmt.Errorf("%w\n%s\n%s\nthe broker's log ends:\n%s", err, strings.Join(all.bad, "\n"), tail(out.Bytes()), log)
+		return said, fmt.Errorf("%w\n%s\n%s\n%s", err, strings.Join(all.bad, "\n"), tail(out.Bytes()), s.LogEnd())
 	}
 	if all.passed != nsqjJobs || len(all.bad) > 0 {
 		return said, errOtherCount

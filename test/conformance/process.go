@@ -6,20 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// Timeouts for a broker to start and to stop.
+// The addresses of the broker, which the suites expect of nsqd.
 const (
-	startTimeout = 15 * time.Second
-	stopTimeout  = 15 * time.Second
-	pollInterval = 20 * time.Millisecond
+	tcpAddress  = "127.0.0.1:4150"
+	httpAddress = "127.0.0.1:4151"
 )
+
+// startTimeout is how long a broker may take to start.
+const startTimeout = 15 * time.Second
 
 // command returns a command that is killed, with its child processes, when ctx ends. Its output is
 // written to out.
@@ -43,40 +46,35 @@ func capture(ctx context.Context, dir, name string, args ...string) ([]byte, err
 	return out.Bytes(), nil
 }
 
-// server is a running broker.
-type server struct {
-	cmd    *exec.Cmd
-	log    bytes.Buffer // complete once exited is closed
-	exited chan struct{}
-}
-
 // serve starts the broker under the given name and returns when its HTTP address responds. The
 // name selects the program: a link to brokerd named nsqd accepts nsqd's command line.
-func serve(e env, name, httpAddress string, ports []string, args ...string) (*server, error) {
-	for _, p := range ports {
-		if err := mustBeFree(p); err != nil {
-			return nil, err
-		}
+func serve(e env, name string, args ...string) (*nodes.Node, error) {
+	if err := errors.Join(mustBeFree(tcpAddress), mustBeFree(httpAddress)); err != nil {
+		return nil, err
 	}
 	bin, err := standIn(e, name)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{exited: make(chan struct{})}
-	s.cmd = command(e.ctx, e.scratch, &s.log, bin, args...)
-	s.cmd.Env = append(os.Environ(), e.variables()...)
-	if err := s.cmd.Start(); err != nil {
+	n := nodes.Command(name, nodes.Addresses{TCP: tcpAddress, HTTP: httpAddress}, filepath.Join(e.scratch, name+".log"), append([]string{bin}, args...))
+	n.Env = e.variables()
+	if err := n.Start(); err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = s.cmd.Wait() // its failure shows in the suite
-		close(s.exited)
-	}()
-	if err := s.ready(e.ctx, httpAddress); err != nil {
-		_, stopErr := s.stop()
-		return nil, fmt.Errorf("%w\n%s", errors.Join(err, stopErr), tail(s.log.Bytes()))
+	limited, cancel := context.WithTimeout(e.ctx, startTimeout)
+	defer cancel()
+	if err := n.Ready(limited); err != nil {
+		return nil, errors.Join(err, n.Stop())
 	}
-	return s, nil
+	return n, nil
+}
+
+// serveNSQD starts the stand-in for nsqd with a directory for its data.
+func serveNSQD(e env, data string, flags ...string) (*nodes.Node, error) {
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	return serve(e, "nsqd", append([]string{"--tcp-address=" + tcpAddress, "--http-address=" + httpAddress, "--data-path=" + data}, flags...)...)
 }
 
 // standIn links name to the broker in a directory of its own and returns the link.
@@ -100,49 +98,6 @@ func mustBeFree(address string) error {
 		return fmt.Errorf("the suite needs %s free: %w", address, err)
 	}
 	return l.Close()
-}
-
-// ready waits until the broker answers on its HTTP address.
-func (s *server) ready(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	client := http.Client{Timeout: time.Second}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		if resp, err := client.Get("http://" + address + "/ping"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-s.exited:
-			return errors.New("the broker has exited")
-		case <-ctx.Done():
-			return errors.New("the broker does not answer /ping")
-		}
-	}
-}
-
-// stop stops the broker cleanly, or kills it after a timeout, and returns the end of its log.
-func (s *server) stop() (string, error) {
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return "", err
-	}
-	var err error
-	select {
-	case <-s.exited:
-		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
-			err = fmt.Errorf("the broker ended with %s", s.cmd.ProcessState)
-		}
-	case <-time.After(stopTimeout):
-		err = errors.New("the broker does not stop")
-		_ = s.cmd.Cancel() // it may have ended just now
-		<-s.exited
-	}
-	return tail(s.log.Bytes()), err
 }
 
 // tail returns the last lines of a log, for a message.

@@ -2,25 +2,18 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	_ "embed"
+
+	"github.com/brokerd/brokerd/test/nodes"
 )
 
 // The Python client, from PyPI. The package contains no tests. jobs.py, which is
@@ -45,7 +38,11 @@ func pynsq(e env) (string, error) {
 	if err := write(e.scratch, map[string]string{"jobs.py": string(pynsqProgram)}); err != nil {
 		return "", err
 	}
-	if err := writeCertificate(e.scratch); err != nil {
+	authority, err := nodes.NewAuthority()
+	if err != nil {
+		return "", err
+	}
+	if err := authority.Issue(nodes.Identity(e.scratch), "127.0.0.1", authority); err != nil {
 		return "", err
 	}
 	secrets := httptest.NewServer(http.HandlerFunc(authorize))
@@ -76,30 +73,24 @@ type pynsqRun struct {
 
 // pynsqGroup does the jobs of a group with a broker of their own, and counts them.
 func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
-	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
 	dir, data := e.scratch, filepath.Join(e.scratch, r.data)
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		return err
-	}
-	certificate := filepath.Join(dir, certificateFile)
+	identity := nodes.Identity(dir)
 	if r.access {
 		var err error
 		if e, err = withAccess(e, "auth*"); err != nil {
 			return err
 		}
 	}
-	s, err := serve(e, "nsqd", http, []string{tcp, http}, append(r.flags,
-		"--tcp-address="+tcp, "--http-address="+http, "--data-path="+data,
-		"--tls-cert="+certificate, "--tls-key="+filepath.Join(dir, keyFile))...)
+	s, err := serveNSQD(e, data, append(r.flags,
+		"--tls-cert="+identity.File("cert.pem"), "--tls-key="+identity.File("key.pem"))...)
 	if err != nil {
 		return err
 	}
-	args := []string{"-W", "ignore", "jobs.py", r.group, "--tcp", tcp, "--http", http, "--ca", certificate}
+	args := []string{"-W", "ignore", "jobs.py", r.group, "--tcp", tcpAddress, "--http", httpAddress, "--ca", identity.File("ca.pem")}
 	if r.access {
 		token, err := e.secret()
 		if err != nil {
-			_, stopErr := s.stop()
-			return errors.Join(err, stopErr)
+			return errors.Join(err, s.Stop())
 		}
 		args = append(args, "--secret", token)
 	}
@@ -108,9 +99,8 @@ func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
 	runErr := cmd.Run()
 	all.add(out.String())
-	log, stopErr := s.stop()
-	if err := errors.Join(runErr, stopErr); err != nil {
-		return fmt.Errorf("jobs %s, %s: %w\n%s\nthe broker's log ends:\n%s", r.group, r.data, err, tail(out.Bytes()), log)
+	if err := errors.Join(runErr, s.Stop()); err != nil {
+		return fmt.Errorf("jobs %s, %s: %w\n%s\n%s", r.group, r.data, err, tail(out.Bytes()), s.LogEnd())
 	}
 	return nil
 }
@@ -123,40 +113,6 @@ func authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _ = io.WriteString(w, `{"ttl": 3600, "identity": "ali", "identity_url": "", "authorizations": [`+
 		`{"permissions": ["subscribe", "publish"], "topic": "^auth.*$", "channels": [".*"]}]}`) // the broker detects a missing answer
-}
-
-// The files of a certificate in the scratch directory.
-const (
-	certificateFile = "server.pem"
-	keyFile         = "server.key"
-)
-
-// writeCertificate creates a self-signed certificate for this machine.
-func writeCertificate(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return write(dir, map[string]string{
-		certificateFile: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		keyFile:         string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
-	})
 }
 
 // pynsqInstall returns the directory of the client and its dependencies.

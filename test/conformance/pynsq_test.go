@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"testing"
 )
 
@@ -23,15 +21,5 @@ func TestAuthServerKnowsOneSecret(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("%q is answered with %d", query, w.Code)
 		}
-	}
-}
-
-func TestCertificateMatchesItsKey(t *testing.T) {
-	dir := t.TempDir()
-	if err := writeCertificate(dir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, certificateFile), filepath.Join(dir, keyFile)); err != nil {
-		t.Error(err)
 	}
 }

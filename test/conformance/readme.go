@@ -84,8 +84,7 @@ func readme(e env) (string, error) {
 	if e.nodes > 1 {
 		name, dataFlag = "nsqd", "--data-path"
 	}
-	s, err := serve(e, name, "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
-		dataFlag, filepath.Join(e.scratch, "data"))
+	s, err := serve(e, name, dataFlag, filepath.Join(e.scratch, "data"))
 	if err != nil {
 		return "", err
 	}
@@ -99,13 +98,12 @@ func readme(e env) (string, error) {
 			runErr = errors.New("prints something else")
 		}
 		if runErr != nil {
-			log, stopErr := s.stop()
-			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s\nexpected:\n%s\nthe broker's log ends:\n%s",
-				i+1, errors.Join(runErr, stopErr), x.code, out, x.want, log)
+			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s\nexpected:\n%s\n%s",
+				i+1, errors.Join(runErr, s.Stop()), x.code, out, x.want, s.LogEnd())
 		}
 	}
-	if log, err := s.stop(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, log)
+	if err := s.Stop(); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%d of %d examples pass", count, len(all)), nil
 }

@@ -60,34 +60,29 @@ func squeaky(e env) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("squeaky cannot be installed: %w", err)
 	}
-	data := filepath.Join(e.scratch, "data")
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		return "", err
-	}
 	if err := write(e.scratch, map[string]string{squeakyPreload: string(squeakyEnds)}); err != nil {
 		return "", err
 	}
-	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
-	s, err := serve(e, "nsqd", http, []string{tcp, http}, "--tcp-address="+tcp, "--http-address="+http, "--data-path="+data)
+	s, err := serveNSQD(e, filepath.Join(e.scratch, "data"))
 	if err != nil {
 		return "", err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "test", "*-test.js"))
 	var all tapCount
 	for _, file := range files {
-		count, runErr := squeakyFileAgain(e, dir, file, http)
+		count, runErr := squeakyFileAgain(e, dir, file, httpAddress)
 		if runErr != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", filepath.Base(file), runErr))
 		}
 		all.passed, all.bad = all.passed+count.passed, append(all.bad, count.bad...)
 	}
-	log, stopErr := s.stop()
+	stopErr := s.Stop()
 	said := fmt.Sprintf("%d of %d passed", all.passed, squeakyTests)
 	if err = errors.Join(err, stopErr); err == nil && (all.passed != squeakyTests || len(all.bad) > 0) {
 		err = errOtherCount
 	}
 	if err != nil {
-		return said, fmt.Errorf("%w\n%s\nthe broker's log ends:\n%s", err, strings.Join(all.bad, "\n"), log)
+		return said, fmt.Errorf("%w\n%s\n%s", err, strings.Join(all.bad, "\n"), s.LogEnd())
 	}
 	return said, nil
 }
