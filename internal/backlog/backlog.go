@@ -37,9 +37,6 @@ func (b *Of[T]) Add(list ...T) {
 	}
 }
 
-// Wait returns when nothing is left to do.
-func (b *Of[T]) Wait() { b.running.Wait() }
-
 // Close drops the remaining work, and returns when no work is running.
 func (b *Of[T]) Close() {
 	b.mu.Lock()

@@ -10,9 +10,9 @@ func TestBacklogIsProcessedInOrder(t *testing.T) {
 	var sizes []int
 	b := &Of[int]{Most: 2, Do: func(list []int) { done, sizes = append(done, list...), append(sizes, len(list)) }}
 	b.Add(1, 2, 3)
-	b.Wait()
+	b.running.Wait()
 	b.Add(4)
-	b.Wait()
+	b.running.Wait()
 	if !slices.Equal(done, []int{1, 2, 3, 4}) || slices.Max(sizes) > 2 || !b.Idle() {
 		t.Errorf("did %v in calls of %v, idle %v", done, sizes, b.Idle())
 	}

@@ -390,7 +390,7 @@ func TestRelayLosesOnePartitionAndKeepsTheOther(t *testing.T) {
 		}
 	}
 	c.idle()
-	if n := c.InFlight(); n != 0 || c.ended.Load() != nil {
+	if n := c.Sources.Load().InFlight(); n != 0 || c.ended.Load() != nil {
 		t.Errorf("%d in flight", n)
 	}
 }

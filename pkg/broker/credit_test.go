@@ -76,7 +76,7 @@ func TestLentCreditIsReturned(t *testing.T) {
 			}
 			held = append(held[1:], k.takeSome(1)...)
 			got[held[ready-1].ID.Partition()]++
-			if n := k.InFlight(); n > ready {
+			if n := k.Sources.Load().InFlight(); n > ready {
 				t.Fatalf("%d in flight", n)
 			}
 			synctest.Wait()

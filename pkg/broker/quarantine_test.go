@@ -207,7 +207,7 @@ func TestDamageFoundByConsumerTransfersLeadership(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n := len(got); n > 0 && c.InFlight() > 0 {
+				if n := len(got); n > 0 && c.Sources.Load().InFlight() > 0 {
 					_ = c.Finish(seq.NewMessageID(0, seq.Offset(n-1)))
 				}
 				time.Sleep(time.Millisecond) // of the bubble

@@ -30,8 +30,8 @@ func TestAnswersReachTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := newRelayed(t, 400*time.Millisecond, "a", "b")
 		got := c.takeSome(2)
-		if c.InFlight() != 2 {
-			t.Errorf("%d in flight", c.InFlight())
+		if c.Sources.Load().InFlight() != 2 {
+			t.Errorf("%d in flight", c.Sources.Load().InFlight())
 		}
 		if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -39,8 +39,8 @@ func TestAnswersReachTheLeader(t *testing.T) {
 		if err := c.Finish(got[0].ID); !errors.Is(err, failure.NotInFlight) {
 			t.Errorf("finished twice: %v", err)
 		}
-		if c.InFlight() != 0 {
-			t.Errorf("%d in flight", c.InFlight())
+		if c.Sources.Load().InFlight() != 0 {
+			t.Errorf("%d in flight", c.Sources.Load().InFlight())
 		}
 		again := c.takeSome(1)[0]
 		if string(again.Body) != "b" || again.Attempts != 2 {

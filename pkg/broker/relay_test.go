@@ -342,8 +342,8 @@ func TestRelayKeepsOrder(t *testing.T) {
 	}
 	for i := range 50 {
 		d := c.takeSome(1)[0]
-		if string(d.Body) != fmt.Sprint(i) || c.InFlight() != 1 {
-			t.Fatalf("got %s, %d in flight", d.Body, c.InFlight())
+		if string(d.Body) != fmt.Sprint(i) || c.Sources.Load().InFlight() != 1 {
+			t.Fatalf("got %s, %d in flight", d.Body, c.Sources.Load().InFlight())
 		}
 		if err := c.Finish(d.ID); err != nil {
 			t.Fatal(err)

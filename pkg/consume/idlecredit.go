@@ -41,7 +41,7 @@ func (l *idleCredit) observe(s *Subscription, set *Sources, took int) {
 	if deprived && l.redistributed.Load() {
 		s.allot()
 	}
-	if !full || s.stopped.Load() || set.inFlight() >= ready || l.waiting.Swap(true) {
+	if !full || s.stopped.Load() || set.InFlight() >= ready || l.waiting.Swap(true) {
 		return
 	}
 	l.pause = max(l.pause, redistributeAfter)

@@ -25,8 +25,8 @@ type localSource struct {
 	gone atomic.Bool // it must leave
 }
 
-// inFlight returns how many messages the consumer has not answered.
-func (s *Sources) inFlight() int {
+// InFlight returns how many messages the consumer has not answered.
+func (s *Sources) InFlight() int {
 	n := s.localInFlight()
 	if len(s.Relays) > 0 {
 		now := time.Now()
@@ -37,7 +37,7 @@ func (s *Sources) inFlight() int {
 	return n
 }
 
-// localInFlight is inFlight for local sources.
+// localInFlight is InFlight for local sources.
 func (s *Sources) localInFlight() int {
 	n := 0
 	for _, k := range s.local {

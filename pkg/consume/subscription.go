@@ -290,11 +290,11 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	set := s.Sources.Load()
 	n := len(set.local) + len(set.Relays)
 	for range n {
-		free := int(s.ready.Load()) - set.inFlight()
+		free := int(s.ready.Load()) - set.InFlight()
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
 			s.room.await(set, now, s.wake)
-			if !s.stopped.Load() && int(s.ready.Load()) > set.inFlight() {
+			if !s.stopped.Load() && int(s.ready.Load()) > set.InFlight() {
 				s.wake() // a message was answered before the consumers stopped waiting: see Waits
 			}
 			break
@@ -350,9 +350,6 @@ func expects(s *Subscription, now time.Time) bool {
 	}
 	return some
 }
-
-// InFlight returns how many messages the consumer has not answered.
-func (s *Subscription) InFlight() int { return s.Sources.Load().inFlight() }
 
 // Finish finishes a message.
 func (s *Subscription) Finish(id seq.MessageID) error {

@@ -34,7 +34,7 @@ func TestEntriesAroundTheLimit(t *testing.T) {
 		sizes := limit.Of(16 << 10)
 		c := newSizedCluster(t, sizes, three...)
 		term := c.elect("a", three...)
-		for _, size := range []int{1, sizes.Body, sizes.Entry - 1, sizes.Entry} {
+		for _, size := range []int{1, sizes.Group / 2, sizes.Entry - 1, sizes.Entry} {
 			if err := within(30*time.Second, put(term, textOf(size))); err != nil {
 				t.Errorf("an entry of %d bytes: %v", size, err)
 			}
@@ -131,7 +131,7 @@ func TestReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
 			sizes := limit.Of(16 << 10)
 			c := newSizedCluster(t, sizes, "a", "b")
 			term := c.elect("a", "a", "b")
-			near := []int{1, sizes.Chunk, sizes.Window, sizes.Forming, sizes.Body, sizes.Entry}
+			near := []int{1, sizes.Chunk, sizes.Window, sizes.Forming, sizes.Group / 2, sizes.Entry}
 			for range 30 {
 				size := near[rnd.IntN(len(near))] + rnd.IntN(5) - 2
 				text := textOf(max(size, 1))

@@ -36,8 +36,7 @@ func frameOverhead(group int) int { return 1<<10 + group/(4<<10) }
 
 // Sizes are the limits, in bytes.
 type Sizes struct {
-	Body    int // largest body of one command
-	Entry   int // largest publish as stored: Body and twice as much for the overhead of small messages
+	Entry   int // largest publish as stored: the largest body of one command, and twice as much for the overhead of small messages
 	Forming int // a group below this size accepts one more entry
 	Group   int // largest batch of a log
 	Chunk   int // maximum data of one put, unless it is one larger batch
@@ -51,7 +50,7 @@ type Sizes struct {
 // Of derives the limits from the largest body of one command, which must be at least 4 KiB. Only
 // tests use another value than Body.
 func Of(body int) Sizes {
-	s := Sizes{Body: body, Forming: body / 8, Group: 2 * body, Chunk: body / 128, Window: body / 16}
+	s := Sizes{Forming: body / 8, Group: 2 * body, Chunk: body / 128, Window: body / 16}
 	s.Entry = s.Group - s.Forming - batchOverhead
 	s.Frame = s.Group + frameOverhead(s.Group)
 	s.Put = s.Window + s.Frame

@@ -10,7 +10,7 @@ func TestEachLimitContainsThePreviousOne(t *testing.T) {
 			inner, outer  int
 			addedOnTheWay int
 		}{
-			{"a body is smaller than an entry", s.Body, s.Entry, body / 2},
+			{"a body is smaller than an entry", body, s.Entry, body / 2},
 			{"an entry fits into a group that still takes one", s.Entry + s.Forming - 1, s.Group, batchOverhead},
 			{"a group fits into a frame", s.Group, s.Frame, 1 << 10},
 			{"a frame fits into a window that still takes one put", s.Frame + s.Window - 1, s.Put, 1},
@@ -26,7 +26,7 @@ func TestEachLimitContainsThePreviousOne(t *testing.T) {
 
 func TestDefaultLimitsAreTheConstants(t *testing.T) {
 	s := Sizes{}.OrDefault()
-	if s.Body != Body || s.Group != Group {
+	if s.Group != Group {
 		t.Errorf("%+v", s)
 	}
 	if other := Of(4 << 10); other.OrDefault() != other {

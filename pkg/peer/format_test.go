@@ -27,7 +27,7 @@ func goldenLines(t *testing.T, name string, lines []string) {
 // aHello returns a hello with something in every field.
 func aHello() *Hello {
 	return &Hello{
-		MinVersion: 1, MaxVersion: 3, Class: ClassReplication, Features: 0x0102030405060708,
+		MinVersion: 1, MaxVersion: 3, Class: ClassReplication,
 		Incarnation: 0x1112131415161718, Session: 0x2122232425262728,
 		Proves: true, Nonce: nonce([]byte("0123456789abcdefghijklmnopqrstuv")),
 		ClusterID: "c-0001", Node: "node-1", To: "node-2", Build: "1.0.0 (go1.26)",

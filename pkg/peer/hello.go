@@ -104,7 +104,6 @@ const (
 type Hello struct {
 	MinVersion, MaxVersion uint16 // of the protocol, both included
 	Class                  Class
-	Features               uint64 // a bit set; the bits that both sides have are used
 	Incarnation            uint64 // of the sending process
 	Session                uint64 // of the connection; the dialer chooses it, the answer repeats it
 	Proves                 bool   // both sides prove that they have the cluster's secret
@@ -120,7 +119,8 @@ const (
 	helloMagic      = "BRKD"
 	helloHeader     = len(helloMagic) + 2 + 4 // magic, size, checksum
 	maxHelloBody    = 2048
-	helloFixed      = 1 + 2 + 2 + 1 + 8 + 8 + 8 + 1 + nonceBytes
+	helloReserved   = 8
+	helloFixed      = 1 + 2 + 2 + 1 + helloReserved + 8 + 8 + 1 + nonceBytes
 	typeHello       = 1
 	typeRefusal     = 2
 	typeProof       = 3
@@ -142,7 +142,7 @@ func encodeHello(h *Hello) []byte {
 	body = binary.LittleEndian.AppendUint16(body, h.MinVersion)
 	body = binary.LittleEndian.AppendUint16(body, h.MaxVersion)
 	body = append(body, byte(h.Class))
-	body = binary.LittleEndian.AppendUint64(body, h.Features)
+	body = append(body, make([]byte, helloReserved)...)
 	body = binary.LittleEndian.AppendUint64(body, h.Incarnation)
 	body = binary.LittleEndian.AppendUint64(body, h.Session)
 	proves := byte(0)
@@ -235,10 +235,9 @@ func parseHello(body []byte) (*Hello, error) {
 		return nil, fmt.Errorf("%w: unknown type %d", errHello, body[0])
 	}
 	r := fields.Reader{Rest: body[1:]}
-	h := &Hello{
-		MinVersion: r.Uint16(), MaxVersion: r.Uint16(), Class: Class(r.Uint8()),
-		Features: r.Uint64(), Incarnation: r.Uint64(), Session: r.Uint64(),
-	}
+	h := &Hello{MinVersion: r.Uint16(), MaxVersion: r.Uint16(), Class: Class(r.Uint8())}
+	r.Next(helloReserved)
+	h.Incarnation, h.Session = r.Uint64(), r.Uint64()
 	proves := r.Uint8()
 	h.Proves = proves == 1
 	copy(h.Nonce[:], r.Next(nonceBytes))

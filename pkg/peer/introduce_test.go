@@ -129,14 +129,14 @@ func TestPingReportsIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
-		o.ClusterID, o.Features, o.Admit = nil, 5, func(*Hello) Reason { return ReasonUnknownNode }
+		o.ClusterID, o.Admit = nil, func(*Hello) Reason { return ReasonUnknownNode }
 		b, addr := node(t, o, "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		n.SetLink("a", "b", peertest.Link{Delay: 3 * time.Millisecond})
 		n.SetLink("b", "a", peertest.Link{Delay: 4 * time.Millisecond})
 		began := time.Now()
 		got, err := a.Ping(t.Context(), addr)
-		if err != nil || got.Node != "b" || got.Build != "test" || got.Incarnation != o.Incarnation || got.Features != 5 || got.MinVersion != 1 || got.MaxVersion != 1 {
+		if err != nil || got.Node != "b" || got.Build != "test" || got.Incarnation != o.Incarnation || got.MinVersion != 1 || got.MaxVersion != 1 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if took := time.Since(began); took != 14*time.Millisecond {

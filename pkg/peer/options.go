@@ -59,7 +59,6 @@ type Options struct {
 	ClusterID   func() string // "": the node is in no cluster yet; nil: it never is
 	Incarnation uint64        // of this process: different at every start
 	Build       string        // version of the software, for people
-	Features    uint64        // a bit set; a feature is used if both sides have its bit
 	Network     Network       // nil: TCP
 	LocalAddr   string        // host from which connections are made; "": any
 	Advertise   string        // host:port by which others reach this node: RaftListener's Addr

@@ -265,7 +265,7 @@ func (t *Transport) serves(c Class) bool {
 func (t *Transport) hello(c Class, to Node, session uint64) *Hello {
 	return &Hello{
 		MinVersion: minVersion, MaxVersion: maxVersion, Class: c,
-		Features: t.options.Features, Incarnation: t.options.Incarnation, Session: session,
+		Incarnation: t.options.Incarnation, Session: session,
 		ClusterID: t.options.ClusterID(), Node: t.options.Self, To: to, Build: t.options.Build,
 	}
 }

@@ -119,17 +119,3 @@ func (s *Set) Ranges() iter.Seq2[Offset, Offset] {
 		}
 	}
 }
-
-// Equal reports whether two sets hold the same offsets.
-func (s *Set) Equal(other *Set) bool {
-	if s.n != other.n {
-		return false
-	}
-	for from, end := range s.Ranges() {
-		// As the lengths are equal, holding every stretch is being equal.
-		if other.NextAbsent(from) < end {
-			return false
-		}
-	}
-	return true
-}

@@ -257,7 +257,7 @@ func TestLongRequeueOfAKeyStaysWhereItIs(t *testing.T) {
 		if err := r.Requeue(r.got[body], t0, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		b.p.mover.queue.Wait()
+		b.moved()
 		if end := b.log.End(); end != seq.Offset(3+i) {
 			t.Errorf("with %s requeued the log ends at %d", body, end)
 		}

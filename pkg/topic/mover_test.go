@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -21,7 +22,11 @@ func movingBench(t *testing.T, policy MovePolicy) *bench {
 }
 
 // moved waits until the mover is idle.
-func (b *bench) moved() { b.p.mover.queue.Wait() }
+func (b *bench) moved() {
+	for !b.p.mover.queue.Idle() {
+		runtime.Gosched()
+	}
+}
 
 func TestLongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})

@@ -215,7 +215,7 @@ func TestLoadAloneResetsNoSession(t *testing.T) {
 		t.Run(batch.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
-				conn := &slowConnection{rate: 1 << 20, maxBytes: sizes.Body + sizes.Frame, maxCalls: batch.maxCalls}
+				conn := &slowConnection{rate: 1 << 20, maxBytes: sizes.Group/2 + sizes.Frame, maxCalls: batch.maxCalls}
 				all := nodePair(t, partitions, conn, sizes)
 				for _, s := range all {
 					s.shares.Snapshot(bytes.Repeat([]byte("x"), 3000))
@@ -264,7 +264,7 @@ func TestLoadAloneResetsNoSession(t *testing.T) {
 func TestFollowersWithoutAnswersLeaveCreditForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := limit.Of(64 << 10)
-		conn := &slowConnection{rate: 10 << 20, maxBytes: sizes.Body + sizes.Frame, maxCalls: 1 << 16}
+		conn := &slowConnection{rate: 10 << 20, maxBytes: sizes.Group/2 + sizes.Frame, maxCalls: 1 << 16}
 		all := nodePair(t, 21, conn, sizes)
 		healthy, silent := all[0], all[1:]
 		credit := healthy.rep.o.Credit

@@ -116,7 +116,7 @@ func planted() []twist {
 		{rule: "limits: an entry may be as large as a frame", sizes: func(s *limit.Sizes) { s.Entry = s.Frame }},
 		{rule: "limits: a group takes one more entry until it is full", sizes: func(s *limit.Sizes) { s.Forming = s.Group }},
 		{rule: "limits: a put carries more than a frame", sizes: func(s *limit.Sizes) { s.Chunk, s.Window = 2*s.Frame, 4*s.Frame }},
-		{rule: "limits: a follower queues less than a leader sends", sizes: func(s *limit.Sizes) { s.Put = s.Body }},
+		{rule: "limits: a follower queues less than a leader sends", sizes: func(s *limit.Sizes) { s.Put = s.Group / 2 }},
 	}
 }
 

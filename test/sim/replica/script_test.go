@@ -83,7 +83,7 @@ func (p *plan) padding(rnd *rand.Rand) int {
 	if rnd.IntN(20) != 0 {
 		return rnd.IntN(60)
 	}
-	near := []int{p.sizes.Window, p.sizes.Forming, p.sizes.Body, p.sizes.Entry, p.sizes.Frame}
+	near := []int{p.sizes.Window, p.sizes.Forming, p.sizes.Group / 2, p.sizes.Entry, p.sizes.Frame}
 	return max(0, near[rnd.IntN(len(near))]-rnd.IntN(40))
 }
 
