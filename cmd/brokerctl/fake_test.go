@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -118,7 +119,11 @@ func runWith(t *testing.T, env environment, args ...string) result {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	return result{run(ctx, args, env), stdout.String(), stderr.String()}
+	exit := run(ctx, args, env)
+	if words := logtest.Doubled(stderr.String()); words != "" {
+		t.Errorf("%q says %q twice: %s", args, words, &stderr)
+	}
+	return result{exit, stdout.String(), stderr.String()}
 }
 
 func ordinaryAnswers() map[string]any {

@@ -360,7 +360,7 @@ func (n *Node) Serve() error {
 			return err
 		case <-n.member.Failed():
 			n.stalled.Store(errors.Is(n.member.Err(), cluster.ErrStalled))
-			err := fmt.Errorf("metadata: %w", n.member.Err())
+			err := n.member.Err()
 			if NoPlace(err) {
 				return err
 			}

@@ -86,7 +86,7 @@ func (a acts) remove(ctx context.Context, c meta.RemoveNode, payload []byte) err
 		err = a.store.Members().Remove(ctx, id)
 	}
 	if err != nil {
-		return fate.Mark(fmt.Errorf("remove %s: %w", id, err), fate.Of(err))
+		return fate.Mark(failure.About("remove "+string(id), err), fate.Of(err))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	there, err := raftstore.Exists(dir, n.o.Self)
 	if err != nil {
-		return fmt.Errorf("metadata: %w", err)
+		return err
 	}
 	if !there {
 		if err := n.marks.set(markUnregistered); err != nil {
@@ -311,7 +311,7 @@ func (n *Node) watch() {
 		tick.Reset(beat.Until(time.Now(), watchEvery))
 		select {
 		case <-n.store.Failed():
-			n.breakdown.fail(fmt.Errorf("metadata: %w", n.store.Err()))
+			n.breakdown.fail(n.store.Err())
 			return
 		case <-tick.C:
 			began, writing := n.store.Writing()

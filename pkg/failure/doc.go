@@ -12,6 +12,5 @@
 //     and whether another attempt may succeed.
 //  4. An error of no Kind has the generic one of its fate.
 //
-// Start at Kind, then kinds.go for the rows. code.go has the codes of /v1, wire.go those of the
-// NSQ protocol.
+// Start at Kind; kinds.go has the rows, code.go the codes of /v1, wire.go NSQ's.
 package failure

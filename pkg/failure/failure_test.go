@@ -226,3 +226,13 @@ func TestFailedPublishKeepsItsFate(t *testing.T) {
 		}
 	}
 }
+
+func TestAboutNamesOnce(t *testing.T) {
+	err := failure.About("node n9", failure.NodeNotFound)
+	if again := failure.About("node n9", err); again != err || err.Error() != "node n9: node not found" || !errors.Is(err, failure.NodeNotFound) { //nolint:errorlint // the same
+		t.Errorf("%v, and again %v", err, again)
+	}
+	if err := failure.About("node n9", nil); err != nil {
+		t.Error(err)
+	}
+}

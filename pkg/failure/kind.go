@@ -3,6 +3,8 @@ package failure
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -141,4 +143,12 @@ func find(err error, wanted func(*Kind) bool) *Kind {
 		}
 	}
 	return nil
+}
+
+// About names what an error is about, unless the error begins with that. nil stays nil.
+func About(what string, err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), what+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }

@@ -47,7 +47,7 @@ var askChange = question[changeArgs, forward.Nothing]{"change", func(o *Node, ct
 		return forward.Nothing{}, err
 	}
 	if err := a.on(part, c); err != nil {
-		return forward.Nothing{}, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, err)
+		return forward.Nothing{}, failure.About(fmt.Sprintf("%s/%d", a.Topic, a.Partition), err)
 	}
 	return forward.Nothing{}, part.Flush(ctx)
 }}

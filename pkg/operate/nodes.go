@@ -72,10 +72,7 @@ func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force, 
 
 func (o *Operator) intend(ctx context.Context, id meta.NodeID, intent meta.NodeIntent) error {
 	_, err := o.node.host.Propose(ctx, meta.SetNodeIntent{ID: id, Intent: intent})
-	if err != nil {
-		return fmt.Errorf("node %s: %w", id, err)
-	}
-	return nil
+	return failure.About("node "+string(id), err)
 }
 
 // checkDecommission returns nil if the other nodes can take a node's replicas.

@@ -209,10 +209,7 @@ func (o *Operator) elect(ctx context.Context, e meta.Election) error {
 	if err == nil && len(r.Failed) > 0 {
 		err = r.Failed[0]
 	}
-	if err != nil {
-		return fmt.Errorf("%s/%d: %w", e.Topic, e.Partition, err)
-	}
-	return nil
+	return failure.About(fmt.Sprintf("%s/%d", e.Topic, e.Partition), err)
 }
 
 // ElectLeader gives a partition a leader. An unclean election may name any replica, and what that

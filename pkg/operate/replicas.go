@@ -37,7 +37,7 @@ func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, 
 		case errors.Is(err, failure.TooManyMoves):
 			waiting++
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s/%d: %w", topic, i, err))
+			errs = append(errs, failure.About(fmt.Sprintf("%s/%d", topic, i), err))
 		}
 	}
 	return waiting, errors.Join(errs...)

@@ -99,10 +99,7 @@ func (o *Node) SetLogLevel(ctx context.Context, id meta.NodeID, level string, la
 		return api.LogLevel{}, fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	l, err := askLogLevel.ask(ctx, o, id, levelArgs{level, lasts})
-	if err != nil {
-		return l, fmt.Errorf("node %s: %w", id, err)
-	}
-	return l, nil
+	return l, failure.About("node "+string(id), err)
 }
 
 func checkLogLevel(level string, lasts time.Duration) error {

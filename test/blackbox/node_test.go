@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/logtest"
 )
 
 // patience bounds everything that is expected to happen soon.
@@ -140,6 +142,9 @@ func (n *node) launch() {
 	n.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
+		if words := logtest.Doubled(p.logged()); words != "" {
+			n.t.Errorf("an error in the log of %s says %q twice", n.program, words)
+		}
 		if n.t.Failed() {
 			n.t.Logf("log of %s, pid %d:\n%s", n.program, p.cmd.Process.Pid, p.logged())
 		}
@@ -354,6 +359,9 @@ func run(t testing.TB, program string, args ...string) (code int, stdout, stderr
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
+	}
+	if words := logtest.Doubled(errs.String()); words != "" {
+		t.Errorf("%s %q says %q twice: %s", program, args, words, &errs)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }

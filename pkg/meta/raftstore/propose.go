@@ -78,6 +78,8 @@ func (s *Store) proposeOnce(ctx context.Context, c meta.Command, command []byte)
 	}
 	text, err := s.opts.Forward(ctx, leader, command)
 	switch {
+	case errors.Is(err, failure.NotController):
+		return meta.Result{}, err
 	case err != nil && fate.Of(err) == fate.Refused:
 		return meta.Result{}, fmt.Errorf("%w: %w", failure.NotController, err)
 	case err != nil:
