@@ -357,7 +357,7 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	topic.SetTracing(lp.Part, t.Config.Trace)
 	errs := []error{lp.setWindow(&t.Config)}
 	for _, c := range channelsOf(t) {
-		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Order: c.Order, Paused: c.Paused, First: c.First, Filter: c.Filter, Address: c.Addressed()}); err != nil {
+		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Order: c.Order, Paused: c.Paused, First: c.First, Filter: c.Filter, Former: c.FormerVersions()}); err != nil {
 			errs = append(errs, &channelError{c.Name, err})
 		}
 	}

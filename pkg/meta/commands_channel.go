@@ -1,7 +1,6 @@
 package meta
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,6 +28,7 @@ type CreateChannel struct {
 
 	Policy policy.Policy `json:"policy,omitzero"`
 	Filter string        `json:"filter,omitempty"` // see Channel.Filter
+	Paused bool          `json:"paused,omitempty"`
 }
 
 func (c CreateChannel) validate() error {
@@ -61,35 +61,46 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	if len(t.Channels) >= maxChannels {
 		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", failure.LimitReached, maxChannels, c.Topic)
 	}
-	var address Incarnation
+	ch := &Channel{
+		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
+		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter, Paused: c.Paused,
+	}
 	if c.Version != 0 {
-		if address, err = addressOf(s, t, c.Channel, c.Version); err != nil {
+		if err := ch.restore(s, t, c.Version); err != nil {
 			return err
 		}
-	}
-	r.Channel = &Channel{
-		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
-		Version: Incarnation(s.index), Address: address, First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
 	if c.Policy != (policy.Policy{}) { // inherited values keep no consumer from creating a channel
-		if err := checkDeadLetters(t, r.Channel); err != nil {
+		if err := checkDeadLetters(t, ch); err != nil {
 			return err
 		}
 	}
-	s.setChannel(t, r.Channel)
-	r.Topic = t
+	s.setChannel(t, ch)
+	r.Topic, r.Channel = t, ch
 	return nil
 }
 
-// addressOf returns what messages for a deleted channel of a topic are addressed to.
-func addressOf(s *State, t *Topic, channel string, version Incarnation) (Incarnation, error) {
-	i := slices.IndexFunc(s.saved, func(v *Saved) bool {
-		return v.of(t.Name, channel) && v.Incarnation == t.Incarnation && v.Version == version
-	})
-	if i < 0 {
-		return 0, fmt.Errorf("channel %s: %w", channel, failure.StaleIncarnation)
+// restore makes a channel that of a deleted version of its name, and all that the deleted one was restored as: the last
+// position that was saved of it knows them all.
+func (c *Channel) restore(s *State, t *Topic, version Incarnation) error {
+	var deleted *Saved
+	for _, v := range s.saved {
+		if v.of(t.Name, c.Name) && v.Incarnation == t.Incarnation && v.Version == version {
+			deleted = v
+		}
 	}
-	return cmp.Or(s.saved[i].Address, version), nil
+	if deleted == nil {
+		return fmt.Errorf("channel %s: no position of the deleted channel is saved: %w", c.Name, failure.StaleVersion)
+	}
+	former := slices.Concat(c.Former, deleted.Former, []Incarnation{version})
+	slices.Sort(former)
+	former = slices.DeleteFunc(slices.Compact(former), func(v Incarnation) bool { return v == c.Version })
+	if len(former) > maxFormer {
+		return fmt.Errorf("%w: channel %s would replace %d deleted channels, more than %d; create it if it is missing, and move it with channel seek: "+
+			"of messages that are in the log for a deleted one alone (long requeues, redrives) it then gets the originals", failure.LimitReached, c.Name, len(former), maxFormer)
+	}
+	c.Former = former
+	return nil
 }
 
 // setChannel sets a channel in a copy of the topic, and replaces the topic by it.
@@ -116,7 +127,7 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Version != 0 && c.Version != ch.Version {
-		return fmt.Errorf("channel %s: %w", c.Channel, failure.StaleIncarnation)
+		return fmt.Errorf("channel %s: %w", c.Channel, failure.StaleVersion)
 	}
 	t.Channels = maps.Clone(t.Channels)
 	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
@@ -165,7 +176,7 @@ func (c AlterChannel) apply(s *State, r *Result) error {
 	set(&ch.Order, c.Order)
 	set(&ch.Filter, c.Filter)
 	if c.Restores != 0 {
-		if ch.Address, err = addressOf(s, t, c.Channel, c.Restores); err != nil {
+		if err := ch.restore(s, t, c.Restores); err != nil {
 			return err
 		}
 	}

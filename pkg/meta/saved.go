@@ -20,6 +20,8 @@ const (
 	// over all partitions. An undo delivers the others again.
 	MaxSavedRanges = 500
 	maxVerbBytes   = 32
+	// maxFormer is as how many deleted channels one can be restored.
+	maxFormer = 50
 )
 
 // Saved is the position of a channel before an operator moved, emptied or deleted it. Values
@@ -27,12 +29,14 @@ const (
 type Saved struct {
 	Index       uint64           `json:"index"` // the Raft index at which it was saved: its name
 	At          int64            `json:"at"`    // ns since 1970, by the clock of the node that saved it
-	Verb        string           `json:"verb"`  // the change: seek, empty, skip, delete
+	Verb        string           `json:"verb"`  // the change: seek, empty, skip, delete, restore
 	Topic       string           `json:"topic"`
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
-	Version     Incarnation      `json:"version,omitempty"` // of the channel
-	Address     Incarnation      `json:"address,omitempty"` // of the channel
+	Version     Incarnation      `json:"version,omitempty"`  // of the channel
+	Former      []Incarnation    `json:"former,omitempty"`   // of the channel
+	Restores    uint64           `json:"restores,omitempty"` // of a restore: the Index of the position to which it moves the channel
+	Paused      bool             `json:"paused,omitempty"`   // the channel was
 	Order       policy.Order     `json:"order,omitempty"`
 	Policy      policy.Policy    `json:"policy,omitzero"`
 	Filter      string           `json:"filter,omitempty"`
@@ -52,14 +56,18 @@ type SavePositions struct {
 	Saved Saved `json:"saved"` // its Index is ignored
 }
 
+// restores reports whether v was saved by a restore to another saved position, which makes no room for v: a restore
+// that fails in part is repeated.
+func (v *Saved) restores(to *Saved) bool { return v.Restores != 0 && v.Restores == to.Index }
+
 func (c SavePositions) validate() error { return c.Saved.validate() }
 
 func (v *Saved) validate() error {
 	if err := errors.Join(validateChannel(v.Topic, v.Channel), validatePolicy(v.Policy), validateFilter(v.Filter)); err != nil {
 		return err
 	}
-	if len(v.Verb) == 0 || len(v.Verb) > maxVerbBytes || len(v.Partitions) > seq.MaxPartitions {
-		return fmt.Errorf("%w: saved positions: verb of %d bytes, %d partitions", failure.InvalidConfig, len(v.Verb), len(v.Partitions))
+	if len(v.Verb) == 0 || len(v.Verb) > maxVerbBytes || len(v.Partitions) > seq.MaxPartitions || len(v.Former) > maxFormer {
+		return fmt.Errorf("%w: saved positions: verb of %d bytes, %d partitions, %d former channels", failure.InvalidConfig, len(v.Verb), len(v.Partitions), len(v.Former))
 	}
 	ranges, last := 0, -1
 	for _, p := range v.Partitions {
@@ -100,17 +108,24 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 		}
 	}
 	for _, v := range s.saved {
+		old := fresh.At-v.At > int64(savedFor)
 		if v.of(fresh.Topic, fresh.Channel) {
-			if same--; same >= maxSavedPerChannel-1 {
-				continue
-			}
+			same--
+			old = old || same >= maxSavedPerChannel-1
 		}
-		if fresh.At-v.At <= int64(savedFor) {
+		if !old || fresh.restores(v) {
 			kept = append(kept, v)
 		}
 	}
-	kept = append(kept, &fresh)
-	s.saved = kept[max(0, len(kept)-maxSaved):]
+	excess := len(kept) + 1 - maxSaved
+	kept = slices.DeleteFunc(kept, func(v *Saved) bool {
+		drop := excess > 0 && !fresh.restores(v)
+		if drop {
+			excess--
+		}
+		return drop
+	})
+	s.saved = append(kept, &fresh)
 	return nil
 }
 

@@ -74,6 +74,79 @@ func TestSavedPositionsAreBounded(t *testing.T) {
 	}
 }
 
+// A restore that fails in part is repeated with the same position: its own must not make room for another.
+func TestRestoredPositionStays(t *testing.T) {
+	v := newSaving(t)
+	restoring := func(to uint64, at time.Duration) {
+		v.done(SavePositions{Saved{
+			At: int64(at), Verb: "restore", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Restores: to, Partitions: []SavedPartition{{Floor: 88}},
+		}})
+	}
+	for i := range maxSavedPerChannel {
+		v.save("t", "c", 0, seq.Offset(i))
+	}
+	oldest := HistoryOf(&v.s).Of(v.s.Topic("t"), "c")[maxSavedPerChannel-1]
+	restoring(oldest.Index, 0)
+	if got := v.floors("t", "c"); len(got) != maxSavedPerChannel+1 || got[0] != 88 || got[maxSavedPerChannel] != 0 {
+		t.Errorf("many of the channel: %v", got)
+	}
+	restoring(oldest.Index, savedFor+1)
+	if got := v.floors("t", "c"); len(got) != 2 || got[1] != 0 {
+		t.Errorf("old: %v", got)
+	}
+	for i := range maxSaved - 2 {
+		v.save("u", "c"+strconv.Itoa(i), savedFor, 1)
+	}
+	restoring(oldest.Index, savedFor+1)
+	if got := v.floors("t", "c"); len(got) != 2 || got[1] != 0 || len(v.s.saved) != maxSaved {
+		t.Errorf("many in all: %v, %d", got, len(v.s.saved))
+	}
+	v.save("t", "c", savedFor+1, 9)
+	if got := v.floors("t", "c"); len(got) != 2 || got[1] != 88 {
+		t.Errorf("after the restore: %v", got)
+	}
+}
+
+// A channel stands for a bounded number of deleted ones, and a refused restore changes nothing.
+func TestChannelIsRestoredABoundedNumberOfTimes(t *testing.T) {
+	v := newSaving(t)
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	deleted := func() (was Incarnation) {
+		ch := v.s.Topic("t").Channels["c"]
+		v.done(SavePositions{Saved{
+			Verb: "delete", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: ch.Version, Former: ch.Former,
+			Partitions: []SavedPartition{{Floor: 1}},
+		}})
+		v.done(DeleteChannel{Topic: "t", Channel: "c", Version: ch.Version})
+		return ch.Version
+	}
+	for i := range maxFormer {
+		was := deleted()
+		if i%2 == 0 {
+			v.done(CreateChannel{Topic: "t", Channel: "c", Version: was})
+		} else { // a consumer was faster
+			v.done(CreateChannel{Topic: "t", Channel: "c"})
+			v.done(SavePositions{Saved{
+				Verb: "restore", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: v.s.Topic("t").Channels["c"].Version,
+				Partitions: []SavedPartition{{Floor: 1}},
+			}})
+			v.done(AlterChannel{Topic: "t", Channel: "c", Restores: was})
+			v.done(AlterChannel{Topic: "t", Channel: "c", Restores: was}) // repeated
+		}
+		if c := v.s.Topic("t").Channels["c"]; len(c.Former) != i+1 || c.Former[i] != was || c.FormerVersions()[i] != uint64(was) {
+			t.Fatalf("restored %d times: %v, deleted was %d", i+1, c.Former, was)
+		}
+	}
+	was := deleted()
+	if err := v.s.Apply(v.s.Index()+1, CreateChannel{Topic: "t", Channel: "c", Version: was}).Err; !errors.Is(err, failure.LimitReached) || v.s.Topic("t").Channels["c"] != nil {
+		t.Errorf("created: %v", err)
+	}
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	if err := v.s.Apply(v.s.Index()+1, AlterChannel{Topic: "t", Channel: "c", Restores: was}).Err; !errors.Is(err, failure.LimitReached) || v.s.Topic("t").Channels["c"].Former != nil {
+		t.Errorf("replaced: %v", err)
+	}
+}
+
 func TestSavedPositionsBelongToOneIncarnation(t *testing.T) {
 	v := newSaving(t)
 	v.save("t", "c", 1, 5)
@@ -130,6 +203,7 @@ func TestOddSavedPositionsAreRefused(t *testing.T) {
 		"an empty range":     {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: [][2]seq.Offset{{3, 3}}}}},
 		"ranges that touch":  {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: [][2]seq.Offset{{1, 3}, {3, 4}}}}},
 		"ranges below floor": {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Floor: 4, Finished: [][2]seq.Offset{{1, 3}}}}},
+		"too many former":    {Verb: "seek", Topic: "t", Channel: "c", Former: make([]Incarnation, maxFormer+1)},
 		"too many ranges":    {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: many}}},
 	} {
 		if err := (SavePositions{x}).validate(); err == nil {

@@ -1,7 +1,7 @@
 package meta
 
 import (
-	"cmp"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -99,10 +99,26 @@ type Channel struct {
 	First     bool          `json:"first,omitempty"` // the topic had no channel when it was created: it gets the backlog
 	Policy    policy.Policy `json:"policy,omitzero"`
 	Filter    string        `json:"filter,omitempty"` // chooses the messages that it gets: see pkg/filter; "": all
-	// Address is the version of the channel, deleted since, as which this one was restored: messages
-	// addressed to that one are for this one too. 0: it was not restored.
-	Address Incarnation `json:"address,omitempty"`
+	// Former are the versions of the channels with the name, deleted since, as which this one was restored,
+	// sorted, at most maxFormer: messages addressed to those are for this one too.
+	Former []Incarnation `json:"former,omitempty"`
 }
 
-// Addressed returns what messages for this channel alone are addressed to: see record.Address.
-func (c *Channel) Addressed() uint64 { return uint64(cmp.Or(c.Address, c.Version)) }
+// HasVersion reports whether messages that are addressed to a version of a channel are for one of the topic's.
+func (t *Topic) HasVersion(version uint64) bool {
+	for _, c := range t.Channels {
+		if uint64(c.Version) == version || slices.Contains(c.Former, Incarnation(version)) {
+			return true
+		}
+	}
+	return false
+}
+
+// FormerVersions returns Former as numbers, for packages that do not know the metadata.
+func (c *Channel) FormerVersions() []uint64 {
+	all := make([]uint64, len(c.Former))
+	for i, v := range c.Former {
+		all[i] = uint64(v)
+	}
+	return all
+}

@@ -191,8 +191,9 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	if meta.IsEphemeral(channel) {
 		err = o.changeChannel(ctx, name, channel, verbDelete)
 	} else {
-		if err = saveDeleted(ctx, o.node, name, channel); err == nil {
-			err = o.node.topics.Change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel})
+		var version meta.Incarnation
+		if version, err = saveDeleted(ctx, o.node, name, channel); err == nil {
+			err = o.node.topics.Change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel, Version: version})
 		}
 	}
 	if err != nil || !meta.IsEphemeral(name) {

@@ -51,7 +51,8 @@ var askPlace = question[placeArgs, topic.Place]{"place", func(o *Node, _ context
 // returnArgs asks the leader of a partition to move a channel back to a saved position.
 type returnArgs struct {
 	channelAt
-	Saved meta.SavedPartition `json:"saved"`
+	Version meta.Incarnation    `json:"version"` // of the channel whose position was saved
+	Saved   meta.SavedPartition `json:"saved"`
 }
 
 // askReturn is answered with the number of finished messages that are gone.
@@ -63,6 +64,10 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 	finished := make([]channel.Range, len(a.Saved.Finished))
 	for i, r := range a.Saved.Finished {
 		finished[i] = channel.Range{From: r[0], End: r[1]}
+	}
+	// A channel that was created since has begun somewhere behind the target: what is between has no consumer finished.
+	if t := o.Meta.Topic(a.Topic); t == nil || t.Channels[a.Channel] == nil || t.Channels[a.Channel].Version != a.Version {
+		a.Saved.Target = 0
 	}
 	start := part.Log().Start()
 	_, gone := channel.Moved(a.Saved.Floor, finished, start)
@@ -80,9 +85,10 @@ type operatorMove struct {
 	topic     *meta.Topic
 	channel   string
 	verb      string
-	to        *SeekTo // nil: the end
-	partition int     // AnyPartition: all
-	forward   bool    // a move back is refused
+	to        *SeekTo     // nil: the end
+	partition int         // AnyPartition: all
+	forward   bool        // a move back is refused
+	restores  *meta.Saved // the position to which a restore moves the channel; nil: it is none
 }
 
 // plan asks the leaders of the partitions for the channel's position, and the effect of the move
@@ -133,8 +139,11 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 	v := meta.Saved{
 		At: time.Now().UnixNano(), Verb: m.verb, Topic: m.topic.Name, Incarnation: m.topic.Incarnation, Channel: m.channel, Partitions: saved,
 	}
+	if m.restores != nil {
+		v.Restores = m.restores.Index
+	}
 	if c := m.topic.Channels[m.channel]; c != nil {
-		v.Order, v.Policy, v.Filter, v.Version, v.Address = c.Order, c.Policy, c.Filter, c.Version, c.Address
+		v.Order, v.Policy, v.Filter, v.Version, v.Former, v.Paused = c.Order, c.Policy, c.Filter, c.Version, c.Former, c.Paused
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
 		return m.unsaved(host.OfThisIncarnation(err))
@@ -273,8 +282,10 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 		return api.UndoneMove{}, err
 	}
 	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
-	i := slices.IndexFunc(all, func(v *meta.Saved) bool { return v.Verb == SavedDelete })
 	is := t.Channels[channel]
+	i := slices.IndexFunc(all, func(v *meta.Saved) bool { // one with its own version was not deleted after all
+		return v.Verb == SavedDelete && (is == nil || v.Version != is.Version)
+	})
 	switch {
 	case i < 0 && is != nil:
 		err = failure.ChannelThere
@@ -282,11 +293,11 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 		err = failure.NothingToUndo
 	case is == nil:
 		v := all[i]
-		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter, Version: v.Version})
+		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter, Paused: v.Paused, Version: v.Version})
 	case !replace:
 		err = fmt.Errorf("%w, at %s", failure.ChannelAgain, time.Unix(0, all[i].At).UTC().Format(time.RFC3339))
 	default:
-		err = replaceChannel(ctx, o.node, t, all[i])
+		err = replaceChannel(ctx, o.node, t, all[i], all[0])
 	}
 	if err != nil {
 		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
@@ -298,19 +309,23 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 	return u, err
 }
 
-// replaceChannel gives a channel the settings and the address of the deleted one of the same name, and saves
-// its position. Its version stays. To create it again with that of the deleted one, it would have to be deleted first,
+// replaceChannel gives a channel the settings of the deleted one of the same name, and what is in the log for that
+// alone, and saves its position, unless last, which was saved last, is of such a restore that failed in part. Its
+// version stays. To create it again with that of the deleted one, it would have to be deleted first,
 // which disconnects its consumers, of which one may create it before the restore does, and nothing would
 // keep its messages in the log meanwhile.
-func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v *meta.Saved) error {
-	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition}
+func replaceChannel(ctx context.Context, o *Node, t *meta.Topic, v, last *meta.Saved) error {
+	m := operatorMove{o: o, topic: t, channel: v.Channel, verb: "restore", partition: host.AnyPartition, restores: v}
 	_, saved, err := m.plan(ctx)
 	if err != nil {
 		return err
 	}
-	change := meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter, Restores: v.Version}
-	if err := o.topics.Change(ctx, t.Name, change); err != nil { // before v may make way for another saved position
+	change := meta.AlterChannel{Topic: t.Name, Channel: v.Channel, Order: &v.Order, Policy: new(policy.Exactly(v.Policy)), Filter: &v.Filter, Paused: &v.Paused, Restores: v.Version}
+	if err := o.topics.Change(ctx, t.Name, change); err != nil {
 		return err
+	}
+	if last.Restores == v.Index && last.Version == t.Channels[v.Channel].Version {
+		return nil // an undo returns to where it was before the first try
 	}
 	if err := m.save(ctx, saved); err != nil {
 		return fate.Mark(fmt.Errorf("its settings are changed, its position is not; repeat the restore: %v", err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
@@ -323,10 +338,15 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	u := api.UndoneMove{
 		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
 	}
+	if t := o.Meta.Topic(v.Topic); t != nil && v.Verb == SavedDelete {
+		u.Unsaved = slices.DeleteFunc(partitionsOf(t), func(i int) bool {
+			return slices.ContainsFunc(v.Partitions, func(p meta.SavedPartition) bool { return p.Partition == i })
+		})
+	}
 	var c tally
 	err := fan.Join(len(v.Partitions), askTogether, func(i int) error {
 		p := v.Partitions[i]
-		gone, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{channelAt{v.Topic, v.Channel, p.Partition}, p})
+		gone, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{channelAt{v.Topic, v.Channel, p.Partition}, v.Version, p})
 		u.Partitions[i] = api.UndonePartition{Partition: p.Partition, Confirmed: uint64(p.Floor), Gone: gone}
 		return c.note(err)
 	})
@@ -340,16 +360,17 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 	return u, fate.Mark(fmt.Errorf("undo incomplete; repeat it: the channel is moved, but the saved position is kept: %v", err), fate.Uncertain) //nolint:errorlint // likewise
 }
 
-// saveDeleted saves the position of a channel that is about to be deleted. A partition whose leader
-// does not answer is not saved, and does not prevent the deletion.
-func saveDeleted(ctx context.Context, o *Node, name, channel string) error {
+// saveDeleted saves the position of a channel that is about to be deleted, and returns its version. A partition whose
+// leader does not answer is not saved, and does not prevent the deletion.
+func saveDeleted(ctx context.Context, o *Node, name, channel string) (meta.Incarnation, error) {
 	m, err := newMove(o, name, channel, SavedDelete, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if m.topic.Channels[channel] == nil {
-		return failure.ChannelNotFound
+	c := m.topic.Channels[channel]
+	if c == nil {
+		return 0, failure.ChannelNotFound
 	}
 	_, saved, _ := m.plan(ctx) // as much as is known
-	return m.save(ctx, saved)
+	return c.Version, m.save(ctx, saved)
 }

@@ -60,7 +60,7 @@ func processHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Proc
 		}
 	}
 	bring := func(l *deadletter.Letter, done func(error)) {
-		o.Letters.Bring(ctx, l, t.Channels[a.Channel].Addressed(), t.Config.TTL, done)
+		o.Letters.Bring(ctx, l, uint64(t.Channels[a.Channel].Version), t.Config.TTL, done)
 	}
 	if a.Purge {
 		bring = nil

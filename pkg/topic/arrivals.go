@@ -180,7 +180,9 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 }
 
 // isFor reports whether messages that are addressed to a version are for a channel.
-func isFor(to uint64, c *Channel) bool { return to == c.version || to == c.address.Load() }
+func isFor(to uint64, c *Channel) bool {
+	return to == c.version || slices.Contains(*c.former.Load(), to)
+}
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
 // not. Unreadable messages are handled at their delivery.

@@ -23,9 +23,9 @@ type ChannelOptions struct {
 	Order     policy.Order
 	Paused    bool
 	Ephemeral bool
-	First     bool   // the topic had no durable channel when it was created
-	Filter    string // "": none
-	Address   uint64 // what its messages are addressed to, besides its version; 0: nothing else
+	First     bool     // the topic had no durable channel when it was created
+	Filter    string   // "": none
+	Former    []uint64 // versions of deleted channels whose messages are for this one, too; not modified
 }
 
 // Channel is a channel on one partition: the shell around its channel.State. It owns the lock,
@@ -35,7 +35,7 @@ type Channel struct {
 	p         *Partition
 	name      string
 	version   uint64
-	address   atomic.Uint64 // what its messages are addressed to, besides its version; 0: nothing else
+	former    atomic.Pointer[[]uint64] // see ChannelOptions
 	ephemeral bool
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // number of waiting consumers, readable without the lock
@@ -153,7 +153,7 @@ func (c *Channel) Stats() ChannelStats {
 // still be answered) and its order. It costs nothing if nothing changes, because a change of
 // one channel is applied to all channels of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
-	c.address.Store(o.Address)
+	c.former.Store(&o.Former)
 	if c.Selection.Set(o.Filter) {
 		c.wakeConsumers()
 	}

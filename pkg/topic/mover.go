@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/backlog"
@@ -97,13 +96,10 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		return Message{}, false
 	}
 	to := Address{
-		Channel: cmp.Or(from.c.address.Load(), from.c.version), Partition: v.p.o.Index, Offset: from.offset,
+		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
-	m, err := record.Decode(raw)
-	if err != nil {
-		return Message{}, false
-	}
+	m, _ := record.Decode(raw) // CopyTo refuses an invalid one
 	if m.Address != nil && isFor(m.Address.Channel, from.c) {
 		to.Channel = m.Address.Channel
 	}

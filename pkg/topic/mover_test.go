@@ -225,11 +225,11 @@ func TestMovedRedrivenMessageHasTheRestOfItsTime(t *testing.T) {
 func TestMessageForAnotherChannelIsNotAppendedAgain(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c := b.channel("c", 1)
-	c.Configure(ChannelOptions{Address: 9})
+	c.Configure(ChannelOptions{Former: []uint64{5, 9}})
 	b.publishAll([]Message{{Body: []byte("a"), Address: &Address{Channel: 9, Partition: 3}}})
 	r := b.join(c)
 	want(t, "first", r.take(1, t0), "a")
-	c.Configure(ChannelOptions{Address: 8})
+	c.Configure(ChannelOptions{Former: []uint64{5, 8}})
 	if err := r.Requeue(r.got["a"], t0, time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
-	c.address.Store(o.Address)
+	c.former.Store(&o.Former)
 	c.Selection.Set(o.Filter)
 	if known {
 		c.moves = old.Moves

@@ -52,6 +52,9 @@ type UndoneMove struct {
 	Verb       string            `json:"verb"` // the change that was undone
 	At         time.Time         `json:"at"`   // when that was done
 	Partitions []UndonePartition `json:"partitions"`
+	// Unsaved are the partitions in which the position of a restored channel was not saved, because they had no
+	// leader when it was deleted, or were added since: the channel begins at their end.
+	Unsaved []int `json:"unsaved,omitempty"`
 }
 
 // UndonePartition is the position after an undo in one partition.

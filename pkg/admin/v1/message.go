@@ -161,7 +161,7 @@ func (v againAPI) requeue(r *http.Request, t *meta.Topic, channel string) (answe
 	}
 	return v.publish(r, t, func(m seq.MessageID, seen *operate.Peeked, again topic.Message) publish.Request {
 		again.Address = &topic.Address{
-			Channel: c.Addressed(), Partition: m.Partition(), Offset: m.Offset(), Timestamp: seen.Timestamp.UnixNano(),
+			Channel: uint64(c.Version), Partition: m.Partition(), Offset: m.Offset(), Timestamp: seen.Timestamp.UnixNano(),
 		}
 		return publish.Request{Topic: t.Name, Partition: m.Partition(), Messages: []topic.Message{again}}
 	})
