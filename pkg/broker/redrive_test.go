@@ -9,9 +9,11 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -31,6 +33,46 @@ func (n *node) settle(max int, change ...func(*operate.DeadLetterAction)) deadle
 
 func dryRun(a *operate.DeadLetterAction) { a.DryRun = true }
 func purge(a *operate.DeadLetterAction)  { a.Purge = true }
+
+// A message for a channel that was deleted, and created again, while a command redrove its dead letters was stored, and
+// no channel got it.
+func TestMessageForADeletedChannelIsRefused(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2")
+	ctx := t.Context()
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	d := l.at("n1").Directory
+	if err := d.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	was := l.store.Topic("t").Channels["c"].Version
+	redrive := func(id meta.NodeID) error {
+		done := make(chan error, 1)
+		m := topic.Message{Body: []byte("letter"), Address: &topic.Address{Channel: uint64(was)}}
+		l.at(id).Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
+		return <-done
+	}
+	both := func(about string, want error) {
+		for _, id := range []meta.NodeID{"n1", "n2"} { // here, and forwarded
+			if err := redrive(id); !errors.Is(err, want) || want != nil && fate.Of(err) != fate.Refused {
+				t.Errorf("%s, at %s: %v, want %v", about, id, err, want)
+			}
+		}
+	}
+	both("the channel exists", nil)
+	if err := l.at("n1").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	both("it is deleted", failure.StaleVersion)
+	if err := d.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	both("it was created again", failure.StaleVersion)
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c", true); err != nil {
+		t.Fatal(err)
+	}
+	both("it is restored", nil)
+}
 
 func TestDeadLettersAreRedrivenToTheirChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (x *queuedPublish) append() {
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
 		if err = failure.DiskFull; s.host.Disk.Reserve(topic.StoredSize(messages)) {
-			err = h.Offer(lp, topic.Offered{Messages: messages, Done: x.done})
+			err = offer(h, lp, topic.Offered{Messages: messages, Done: x.done})
 		}
 	}
 	if err != nil {

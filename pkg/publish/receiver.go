@@ -218,5 +218,5 @@ func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	if !s.host.Disk.Reserve(topic.StoredSize(m.Messages)) {
 		return failure.DiskFull
 	}
-	return h.Offer(lp, topic.Offered{Messages: m.Messages, Done: done})
+	return offer(h, lp, topic.Offered{Messages: m.Messages, Done: done})
 }

@@ -117,12 +117,23 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 		return r.queues.send(key, p, nil)
 	}
 	if err = failure.DiskFull; r.host.Disk.Reserve(topic.StoredSize(p.Messages)) {
-		err = h.Offer(lp, topic.Offered{Messages: p.Messages, Done: p.Done, Inline: p.Inline})
+		err = offer(h, lp, topic.Offered{Messages: p.Messages, Done: p.Done, Inline: p.Inline})
 	}
 	if err == nil || !r.queues.passing(key, err) {
 		return err
 	}
 	return r.queues.send(key, p, err)
+}
+
+// offer appends messages through a term of this node. A message for one channel is refused if the topic has that no
+// longer, or not yet as known here: all channels would skip it, and its sender forget it.
+func offer(h *host.Topic, lp *host.Led, o topic.Offered) error {
+	for i := range o.Messages {
+		if a := o.Messages[i].Address; a != nil && !h.Config().HasVersion(a.Channel) {
+			return fmt.Errorf("channel was deleted, or created again, since the message was addressed to it: %w", failure.StaleVersion)
+		}
+	}
+	return h.Offer(lp, o)
 }
 
 // accepts checks whether a publish is possible at all, and returns its topic.
