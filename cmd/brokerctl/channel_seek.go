@@ -220,7 +220,7 @@ func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Co
 				p.Line("warning: %s deleted since then cannot be redelivered", plural(gone, "message"))
 			}
 			if len(u.Unsaved) > 0 {
-				p.line("warning: no position was saved in partitions %v, without a leader at the deletion or added since: the channel begins at their end; move it with channel seek", u.Unsaved)
+				p.Line("warning: no position was saved in partitions %v, without a leader at the deletion or added since: the channel begins at their end; move it with channel seek", u.Unsaved)
 			}
 		}}
 	})
