@@ -312,7 +312,7 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 
 // dedupID returns the dedup id of a dead letter. It stores the letter once, even if a leader
 // publishes it and does not finish the message, and the next leader does both, also if the message was
-// appended again meanwhile for the first time. A message that comes to the channel again gets another id: one that was
+// appended again meanwhile. A message that comes to the channel again gets another id: one that was
 // brought back has another offset, and a move of the channel by an operator changes the count of
 // moves. nil: an ephemeral channel, which ends with its leader.
 func (s *Source) dedupID(e *topic.Exhausted) []byte {

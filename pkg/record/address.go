@@ -11,13 +11,16 @@ import (
 // of. Other channels skip it: they neither deliver nor count it.
 type Address struct {
 	// Channel is the version of the channel, which distinguishes it from earlier and
-	// later ones of its name, or of the deleted one as which it was restored. It is not
+	// later ones of its name, or of a deleted one as which it was restored. It is not
 	// 0, the version of ephemeral channels.
 	Channel uint64
 	// Partition and Offset are those of the origin, which was published at
 	// Timestamp, in ns since 1970, and has been delivered Attempts times.
 	Partition int
 	Offset    seq.Offset
+	// First is, for a copy that replaces its origin, the offset of the first of the messages that replaced
+	// each other: the same for all copies of a message.
+	First     seq.Offset
 	Timestamp int64
 	Attempts  uint16
 	// Moves means that the copy replaces its origin, in the same partition: the origin is
@@ -28,12 +31,12 @@ type Address struct {
 	Chosen bool
 }
 
-//	+-------+-------------+---------------+------------+---------------+--------------+
-//	| kind  | channel (8) | partition (2) | offset (8) | timestamp (8) | attempts (2) |
-//	+-------+-------------+---------------+------------+---------------+--------------+
+//	+-------+-------------+---------------+------------+-----------+---------------+--------------+
+//	| kind  | channel (8) | partition (2) | offset (8) | first (8) | timestamp (8) | attempts (2) |
+//	+-------+-------------+---------------+------------+-----------+---------------+--------------+
 
 // addressBytes is the size of an encoded address.
-const addressBytes = 1 + 8 + 2 + 8 + 8 + 2
+const addressBytes = 1 + 8 + 2 + 8 + 8 + 8 + 2
 
 // The kinds of addresses.
 const (
@@ -55,8 +58,9 @@ func (a *Address) encode(p []byte) {
 	le.PutUint64(p[1:], a.Channel)
 	le.PutUint16(p[9:], uint16(a.Partition)) //nolint:gosec // below seq.MaxPartitions
 	le.PutUint64(p[11:], uint64(a.Offset))
-	le.PutUint64(p[19:], uint64(a.Timestamp)) //nolint:gosec // the bits of a signed number
-	le.PutUint16(p[27:], a.Attempts)
+	le.PutUint64(p[19:], uint64(a.First))
+	le.PutUint64(p[27:], uint64(a.Timestamp)) //nolint:gosec // the bits of a signed number
+	le.PutUint16(p[35:], a.Attempts)
 }
 
 // decodeAddress decodes an address at the front of p. It does not retain p.
@@ -67,8 +71,9 @@ func decodeAddress(p []byte) (*Address, error) {
 	le := binary.LittleEndian
 	a := &Address{
 		Channel: le.Uint64(p[1:]), Partition: int(le.Uint16(p[9:])), Offset: seq.Offset(le.Uint64(p[11:])),
-		Timestamp: int64(le.Uint64(p[19:])), //nolint:gosec // as above
-		Attempts:  le.Uint16(p[27:]), Moves: p[0] != addressCopies, Chosen: p[0] == addressMovesChosen,
+		First:     seq.Offset(le.Uint64(p[19:])),
+		Timestamp: int64(le.Uint64(p[27:])), //nolint:gosec // as above
+		Attempts:  le.Uint16(p[35:]), Moves: p[0] != addressCopies, Chosen: p[0] == addressMovesChosen,
 	}
 	if !a.valid() || p[0] > addressMovesChosen {
 		return nil, fmt.Errorf("%w: address out of range", ErrInvalid)
@@ -77,5 +82,5 @@ func decodeAddress(p []byte) (*Address, error) {
 }
 
 func (a *Address) valid() bool {
-	return a.Channel != 0 && a.Partition < seq.MaxPartitions && a.Offset <= seq.MaxOffset && a.Attempts <= MaxAttempts
+	return a.Channel != 0 && a.Partition < seq.MaxPartitions && a.Offset <= seq.MaxOffset && a.First <= a.Offset && a.Attempts <= MaxAttempts
 }

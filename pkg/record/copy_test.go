@@ -14,6 +14,7 @@ func TestCopyIsForOneChannelAndNoOlderThanItsOrigin(t *testing.T) {
 	to := Address{Channel: 5, Partition: 1, Offset: 9, Timestamp: 100, Attempts: 2}
 	got, ok := CopyTo(to, encode(&origin), time.Second, 20*time.Minute, 0)
 	want := origin
+	to.First = 9
 	want.Delay, want.Dedup, want.TTL, want.Address = time.Second, nil, 40*time.Minute, &to
 	if d := cmp.Diff(want, got); d != "" || !ok {
 		t.Errorf("copied %v (-want +got):\n%s", ok, d)
@@ -22,6 +23,12 @@ func TestCopyIsForOneChannelAndNoOlderThanItsOrigin(t *testing.T) {
 	again, ok := CopyTo(to, encode(&got), 0, time.Hour, 0)
 	if !ok || again.Address.Timestamp != 100 || again.TTL != 1 {
 		t.Errorf("copied again %v: %+v of %v; want the first timestamp, and no more time to live", ok, again.Address, again.TTL)
+	}
+	to.Offset, to.Moves = 30, true // the copy of what an operator sent to the channel is another message
+	moved, ok := CopyTo(to, encode(&got), 0, 0, 0)
+	to.Offset = 50
+	if twice, also := CopyTo(to, encode(&moved), 0, 0, 0); !ok || !also || moved.Address.First != 30 || twice.Address.First != 30 || twice.Address.Offset != 50 {
+		t.Errorf("moved to %+v and %+v; want the first offset, 30", moved.Address, twice.Address)
 	}
 	to.Channel = 6
 	if _, ok := CopyTo(to, encode(&got), 0, 0, 0); ok {

@@ -36,7 +36,7 @@ var records = []struct {
 		Key: []byte("k"), Dedup: []byte("d"), TTL: 1, Address: &Address{Channel: 1},
 	}},
 	{"addressed", Message{Body: []byte("again"), Address: &Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: int64(later), Attempts: 2}}},
-	{"moved", Message{Body: []byte("again"), Delay: time.Hour, Address: &Address{Channel: 1 << 40, Partition: 1023, Offset: 1<<50 - 1, Timestamp: -1, Attempts: 4000, Moves: true}}},
+	{"moved", Message{Body: []byte("again"), Delay: time.Hour, Address: &Address{Channel: 1 << 40, Partition: 1023, Offset: 1<<50 - 1, First: 1<<50 - 2, Timestamp: -1, Attempts: 4000, Moves: true}}},
 	{"moved, chosen by an operator", Message{Body: []byte("again"), Address: &Address{Channel: 7, Partition: 3, Offset: 43, Timestamp: 1, Moves: true, Chosen: true}}},
 }
 
@@ -86,6 +86,7 @@ func TestRecordRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a short address":       "40" + strings.Repeat("00", addressBytes-1),
 		"an address of none":    "40" + strings.Repeat("00", addressBytes) + "aa",
 		"an unknown kind":       "4003" + strings.Repeat("01", addressBytes-1) + "aa",
+		"a first behind it":     "4001" + "01" + strings.Repeat("00", 7+2) + "05" + strings.Repeat("00", 7) + "06" + strings.Repeat("00", 7+8+2) + "aa",
 		"too many attempts":     "4001" + strings.Repeat("00", addressBytes-1-10) + "00000000000000ffff" + "aa",
 	} {
 		p, _ := hex.DecodeString(raw)

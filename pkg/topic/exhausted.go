@@ -164,7 +164,7 @@ type Exhausted struct {
 	spent    channel.Spent
 	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
 	Version, Moves uint64
-	Origin         seq.Offset // of a copy that replaces an earlier message: see Address.Moves; otherwise its own
+	Origin         seq.Offset // of a copy that replaces an earlier message: the Address.First; otherwise its own
 }
 
 // Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine uses it.
@@ -207,7 +207,7 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves, Origin: x.Offset}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
 			if k.message.Address != nil && k.message.Address.Moves {
-				e.Origin = k.message.Address.Offset
+				e.Origin = k.message.Address.First
 			}
 			err = emit(&e)
 		}
