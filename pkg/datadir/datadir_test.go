@@ -165,14 +165,41 @@ func TestMoveIsDoneOnce(t *testing.T) {
 	if err := vfs.MkdirAllSynced(d.FS, filepath.Join(d.Topic("t", 1), "0")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := d.Move(d.Topic("t", 1), d.Trash(), "t.1"); err != nil {
-			t.Fatal(err)
+	for _, want := range []string{"t.1", ""} {
+		if name, err := d.Move(d.Topic("t", 1), d.Trash(), "t.1"); err != nil || name != want {
+			t.Fatalf("moved to %q, %v, want %q", name, err, want)
 		}
 	}
 	names, err := d.FS.ReadDir(filepath.Join(d.Trash(), "t.1"))
 	if err != nil || !slices.Equal(names, []string{"0"}) {
 		t.Errorf("trash holds %v, %v", names, err)
+	}
+}
+
+// TestMovedDirectoriesHaveUniqueNames: a replica that was damaged twice at one version of its partition could not be set
+// aside the second time, and was not copied again.
+func TestMovedDirectoriesHaveUniqueNames(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": vfs.OS{}} {
+		d := At(fsys, filepath.Join(t.TempDir(), name))
+		as := AsideName("t", 1, 0, 7)
+		for i, want := range []string{as, as + "-2", as + "-3"} {
+			replica := filepath.Join(d.Topic("t", 1), "0")
+			if err := vfs.MkdirAllSynced(d.FS, replica); err != nil {
+				t.Fatal(err)
+			}
+			if i != 1 { // an empty directory has the name, too
+				if err := vfs.WriteFileSynced(d.FS, filepath.Join(replica, "log"), []byte{byte(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := d.Move(replica, d.Quarantine(), as)
+			if topic, in, p, ok := ParseAsideName(got); err != nil || got != want || topic != "t" || in != 1 || p != 0 || !ok {
+				t.Errorf("%s: moved to %q, want %q: %v; parsed as %s %d %d %v", name, got, want, err, topic, in, p, ok)
+			}
+		}
+		if text, err := vfs.ReadFile(d.FS, filepath.Join(d.Quarantine(), as, "log"), 9); err != nil || !slices.Equal(text, []byte{0}) {
+			t.Errorf("%s: the first has %v, %v", name, text, err)
+		}
 	}
 }
 

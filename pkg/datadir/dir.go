@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -85,7 +86,7 @@ func parseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok
 }
 
 // AsideName names a replica that is moved to Quarantine or Trash, at a version
-// of its partition.
+// of its partition. Move adds a number to the version if it is moved again at the same.
 func AsideName(topic string, in meta.Incarnation, i int, version uint64) string {
 	return fmt.Sprintf("%s.%d", ReplicaName(topic, in, i), version)
 }
@@ -109,19 +110,38 @@ func cutLast(name string) (before, after string, ok bool) {
 	return name[:dot], name[dot+1:], true
 }
 
-// Move atomically moves a directory into another under a name; that is durable when Move
-// returns. A missing directory counts as already moved.
-func (d Dir) Move(dir, into, as string) error {
+// Move atomically moves a directory into another under a name, or, if that is in use, under the name with a number
+// behind it: as-2, as-3. That is durable when Move returns the name. A missing directory counts as already moved, and
+// has the name "".
+func (d Dir) Move(dir, into, as string) (name string, err error) {
 	if err := vfs.MkdirAllSynced(d.FS, into); err != nil {
-		return err
+		return "", err
 	}
-	switch err := d.FS.Rename(dir, filepath.Join(into, as)); {
+	name = as
+	for n := 2; ; n++ {
+		if err = moveTo(d.FS, dir, filepath.Join(into, name)); !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			break
+		}
+		name = fmt.Sprintf("%s-%d", as, n)
+	}
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return "", nil
 	case err != nil:
+		return "", err
+	}
+	return name, errors.Join(d.FS.SyncDir(filepath.Dir(dir)), d.FS.SyncDir(into))
+}
+
+// moveTo renames a directory. It refuses a name that is in use, also that of an empty directory.
+func moveTo(fsys vfs.FS, dir, to string) error {
+	switch _, err := fsys.Stat(to); {
+	case err == nil:
+		return fs.ErrExist
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return errors.Join(d.FS.SyncDir(filepath.Dir(dir)), d.FS.SyncDir(into))
+	return fsys.Rename(dir, to)
 }
 
 // ReadCopy returns the extent of the copy of a partition, in a data directory that

@@ -65,7 +65,8 @@ func (n Newer) Keep() error {
 	paths, err := n.Paths()
 	for _, path := range paths {
 		to := filepath.Join(n.Kept(), path)
-		err = errors.Join(err, n.dir.Move(filepath.Join(n.dir.Topics(), path), filepath.Dir(to), filepath.Base(to)))
+		_, moved := n.dir.Move(filepath.Join(n.dir.Topics(), path), filepath.Dir(to), filepath.Base(to))
+		err = errors.Join(err, moved)
 	}
 	return err
 }

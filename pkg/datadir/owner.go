@@ -132,7 +132,8 @@ func (c claimant) setTopicsAside(cluster string) error {
 	if _, err := c.dir.FS.Stat(c.dir.Topics()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return c.dir.Move(c.dir.Topics(), c.dir.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
+	_, err := c.dir.Move(c.dir.Topics(), c.dir.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
+	return err
 }
 
 // openLedger reads the ledger before any replica is opened. If a node that has

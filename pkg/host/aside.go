@@ -22,7 +22,8 @@ import (
 func (q *Quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
 	dir := q.dirs.Replica(t, i)
 	q.damage.Forget(dir)
-	return q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
+	_, err := q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
+	return err
 }
 
 // asides handles the copies that this node has set aside.

@@ -40,14 +40,14 @@ func New(o Options) *Remover {
 	return &Remover{o: o, kept: map[string][]meta.Incarnation{}, bytes: map[meta.Incarnation]int64{}}
 }
 
-// Remove moves a directory aside, under a unique name, and deletes it in the
+// Remove moves a directory aside, under a unique name that begins with as, and deletes it in the
 // background, or at the next start if the node closes before.
 func (r *Remover) Remove(dir, as string) error {
-	if err := r.o.Dirs.Move(dir, r.o.Dirs.Trash(), as); err != nil {
-		return err
+	name, err := r.o.Dirs.Move(dir, r.o.Dirs.Trash(), as)
+	if name != "" {
+		r.delete(name)
 	}
-	r.delete(as)
-	return nil
+	return err
 }
 
 // delete deletes a directory that was moved aside.
