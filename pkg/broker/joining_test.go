@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,34 @@ func TestEphemeralChannelIsJoinedWhileItsLastConsumerLeaves(t *testing.T) {
 				if err != nil {
 					t.Errorf("subscribe: %v", err)
 					return
+				}
+				s.Close()
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// The last channel of an ephemeral topic takes the topic with it. A consumer that comes at that moment gets the topic,
+// or a new one, and is served: one that joined a partition which was closed waited for ever.
+func TestEphemeralTopicIsSubscribedToWhileItIsDeleted(t *testing.T) {
+	n := newNode(t)
+	const rounds = 100
+	var clients sync.WaitGroup
+	for i := range 3 {
+		clients.Go(func() {
+			for k := range rounds {
+				c := &consumer{t: t, woken: make(chan struct{}, 1)}
+				s, err := n.Consumers.Subscribe(t.Context(), consume.Subscribe{
+					Topic: "t#ephemeral", Channel: fmt.Sprintf("c%d#ephemeral", i), Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
+				})
+				if err != nil {
+					t.Errorf("client %d, round %d: subscribe: %v", i, k, err)
+					return
+				}
+				h := n.Host.Lookup("t#ephemeral")
+				if h == nil || !host.Serves(h, fmt.Sprintf("c%d#ephemeral", i)) {
+					t.Errorf("client %d, round %d: it is subscribed, and its channel is not there", i, k)
 				}
 				s.Close()
 			}
@@ -81,5 +110,19 @@ func TestRateOfEphemeralChannelEndsWithIt(t *testing.T) {
 	c.Close()
 	if rates.Of("c#ephemeral", 5, now) == was {
 		t.Error("the limit stays after the last consumer has left")
+	}
+}
+
+// A channel that is created again under the name of a deleted one begins with a limit of its own.
+func TestRateOfDeletedChannelEndsWithIt(t *testing.T) {
+	n := newNode(t)
+	n.subscribe("t", "c").Close()
+	rates, now := &n.Host.Lookup("t").Rates, time.Now()
+	was := rates.Of("c", 5, now)
+	if err := n.Contents.DeleteChannel(t.Context(), "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if rates.Of("c", 5, now) == was {
+		t.Error("the limit stays after the channel is deleted")
 	}
 }

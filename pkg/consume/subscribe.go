@@ -154,7 +154,30 @@ func (c *Consumers) Relayed() (served int, begun uint64) {
 // On a node that leads partitions of the topic, the subscription covers those; on one that
 // leads none, it relays from their leaders. If the leadership of partitions moves, the subscription relays
 // them from the new leaders. A client that asked for one partition is disconnected instead.
+//
+// An ephemeral topic may be deleted meanwhile, because its last channel was; then a new one is created.
 func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
+	limited, cancel := context.WithTimeout(ctx, c.o.PublishTimeout)
+	defer cancel()
+	for {
+		changed, was := c.o.Meta.Changed(), c.o.Meta.Topic(r.Topic)
+		s, err := c.subscribe(ctx, r)
+		if !meta.IsEphemeral(r.Topic) || !errors.Is(err, failure.TopicNotFound) || was == nil && !c.topics.MakesTopics() {
+			return s, err
+		}
+		again := time.NewTimer(findAgain)
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-limited.Done():
+			again.Stop()
+			return nil, err
+		}
+		again.Stop()
+	}
+}
+
+func (c *Consumers) subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
 	s, err := c.newSubscription(ctx, r)
 	if err != nil {
 		return nil, err
@@ -346,6 +369,10 @@ func (j joiner) joinOne(lp *host.Led) error {
 	if k == nil {
 		return tooManyConsumers{r.Topic, r.Channel, s.c.o.MaxChannelConsumers}
 	}
+	if s.topic.Led(lp.Index) != lp { // the partition may have been closed before it had the channel, which nobody closes then
+		k.Leave()
+		return fmt.Errorf("%s/%d: %w", r.Topic, lp.Index, failure.NotLeading)
+	}
 	src.Consumer = k
 	if !s.change(func(set *Sources) { set.local = append(set.local, src) }) {
 		k.Leave()
@@ -381,7 +408,7 @@ func (j joiner) channel(lp *host.Led) (*topic.Channel, error) {
 	if !meta.IsEphemeral(r.Channel) {
 		return nil, errChannelClosed
 	}
-	return j.s.topic.AddEphemeral(lp, r.Channel, policy.StrictIf(r.Ordered), j.s.c.o.Meta.Settings().ChannelDefaults())
+	return directory.AddEphemeral(j.s.c.topics, j.s.topic, lp, r.Channel, policy.StrictIf(r.Ordered))
 }
 
 func (s *Subscription) maxTimeout() time.Duration {

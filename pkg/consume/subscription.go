@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -155,7 +156,7 @@ func (j joiner) joinNew() {
 			continue
 		}
 		if meta.IsEphemeral(s.ask.Channel) {
-			if _, err := s.topic.AddEphemeral(lp, s.ask.Channel, policy.StrictIf(s.ask.Ordered), s.c.o.Meta.Settings().ChannelDefaults()); err != nil {
+			if _, err := directory.AddEphemeral(s.c.topics, s.topic, lp, s.ask.Channel, policy.StrictIf(s.ask.Ordered)); err != nil {
 				continue // it is closing
 			}
 		}
@@ -431,9 +432,7 @@ func (c *Consumers) abandon(h *host.Topic, channel string) {
 			return
 		}
 	}
-	h.Rates.Forget(channel, func() bool {
-		return slices.ContainsFunc(h.AllLed(), func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil })
-	})
+	h.Rates.Forget(channel, func() bool { return host.Serves(h, channel) })
 	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, failure.ShuttingDown) {
 		c.complaints.Warn(c.o.Logger, time.Now(), "cannot delete an ephemeral topic after its last channel; it stays in memory until it is deleted", "topic", h.Name, "channel", channel, "error", err)
 	}

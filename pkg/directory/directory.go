@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
@@ -20,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Directory changes topics and channels: it proposes the change to the metadata, and makes this
@@ -30,6 +32,35 @@ type Directory struct {
 	leaders leaders
 
 	complaints complaint.Book // about clients
+
+	abandoned abandoned
+}
+
+// abandoned are ephemeral topics that are being deleted because they have no channel. They get none meanwhile: its
+// consumers would lose it at once.
+type abandoned struct {
+	mu sync.RWMutex // guards of, and is held while a channel is added
+	of map[meta.Incarnation]bool
+}
+
+// begin marks a topic as abandoned if it has no channel on this node.
+func (a *abandoned) begin(h *host.Topic) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.ContainsFunc(h.AllLed(), func(lp *host.Led) bool { return len(lp.Part.Channels()) > 0 }) {
+		return false
+	}
+	if a.of == nil {
+		a.of = map[meta.Incarnation]bool{}
+	}
+	a.of[h.Incarnation] = true
+	return true
+}
+
+func (a *abandoned) end(h *host.Topic) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, h.Incarnation)
 }
 
 // Options configure a directory.
@@ -166,11 +197,11 @@ func (d *Directory) assign(s *meta.State, name string, partitions, replicas, min
 // create none.
 func (d *Directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
 	cfg, _, err := d.place("", meta.TopicConfig{})
-	return cfg, err == nil && d.makesTopics()
+	return cfg, err == nil && d.MakesTopics()
 }
 
-// makesTopics reports whether publishing and subscribing create topics.
-func (d *Directory) makesTopics() bool {
+// MakesTopics reports whether publishing and subscribing create topics.
+func (d *Directory) MakesTopics() bool {
 	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
 }
 
@@ -196,7 +227,7 @@ func (d *Directory) ensureHosted(ctx context.Context, name string) (*host.Topic,
 		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
 	}
 	if d.o.Meta.Topic(name) == nil {
-		if !d.makesTopics() {
+		if !d.MakesTopics() {
 			return nil, failure.TopicNotFound
 		}
 		if err := d.createWithChannels(ctx, name); err != nil {
@@ -355,7 +386,7 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 	order = orderIn(h.Config().Config, order)
 	c.Order = order
 	if meta.IsEphemeral(channel) {
-		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
+		return addEphemeral(ctx, d, h, channel, order)
 	}
 	// What is hosted may lag behind, with a channel that has been deleted and restored meanwhile.
 	if t := d.o.Meta.Topic(name); c.Version == 0 && t != nil && t.Incarnation == h.Incarnation && t.Channels[channel] != nil {
@@ -372,20 +403,30 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 
 // addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. If none of
 // them has it, it counts as created.
-func addEphemeral(ctx context.Context, h *host.Topic, channel string, order policy.Order, defaults policy.Policy) error {
+func addEphemeral(ctx context.Context, d *Directory, h *host.Topic, channel string, order policy.Order) error {
 	led := h.AllLed()
-	has := func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil }
-	if len(led) > 0 && !slices.ContainsFunc(led, has) {
+	if len(led) > 0 && !host.Serves(h, channel) {
 		if _, err := limit.Create(ctx); err != nil {
 			return err
 		}
 	}
 	for _, lp := range led {
-		if _, err := h.AddEphemeral(lp, channel, order, defaults); err != nil {
+		if _, err := AddEphemeral(d, h, lp, channel, order); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// AddEphemeral creates an ephemeral channel in a partition if it is missing. failure.TopicNotFound: the topic is about
+// to be deleted.
+func AddEphemeral(d *Directory, h *host.Topic, lp *host.Led, channel string, order policy.Order) (*topic.Channel, error) {
+	d.abandoned.mu.RLock()
+	defer d.abandoned.mu.RUnlock()
+	if d.abandoned.of[h.Incarnation] {
+		return nil, failure.TopicNotFound
+	}
+	return h.AddEphemeral(lp, channel, order, d.o.Meta.Settings().ChannelDefaults())
 }
 
 func (d *Directory) hostedOrConverged(name string) (*host.Topic, error) {
@@ -408,13 +449,12 @@ func (d *Directory) DropIfAbandoned(ctx context.Context, h *host.Topic) error {
 	if !meta.IsEphemeral(h.Name) || len(led) == 0 || len(led) < len(h.Config().Partitions) {
 		return nil
 	}
-	for _, lp := range led {
-		if len(lp.Part.Channels()) > 0 {
-			return nil
-		}
+	if !d.abandoned.begin(h) {
+		return nil
 	}
-	err := d.Change(ctx, h.Name, meta.DeleteTopic{Name: h.Name, Incarnation: h.Incarnation})
-	if errors.Is(err, failure.TopicNotFound) {
+	defer d.abandoned.end(h)
+	err := d.Change(ctx, h.Name, meta.DeleteTopic{Name: h.Name, Incarnation: h.Incarnation, Unused: true})
+	if errors.Is(err, failure.TopicNotFound) || errors.Is(err, failure.StaleVersion) { // it has a channel again
 		return nil
 	}
 	return err

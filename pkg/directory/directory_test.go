@@ -306,6 +306,47 @@ func TestEphemeralTopicIsDeletedWithLastChannel(t *testing.T) {
 	})
 }
 
+// A consumer that subscribed while an ephemeral topic was being deleted was disconnected as soon as it was served, or
+// refused: the topic gets no channel until it is deleted, and the consumer waits for another one.
+func TestEphemeralTopicGetsNoChannelWhileItIsDeleted(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		ctx := t.Context()
+		const name = "t#ephemeral"
+		if _, err := d.CreateTopic(ctx, name, meta.TopicConfig{Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		h := d.host.Lookup(name)
+		if !d.abandoned.begin(h) {
+			t.Fatal("it has no channel")
+		}
+		if err := d.CreateChannel(ctx, name, "c#ephemeral", false); !errors.Is(err, failure.TopicNotFound) {
+			t.Errorf("a channel of a topic that is being deleted: %v", err)
+		}
+		d.abandoned.end(h) // the deletion has failed
+		if err := d.CreateChannel(ctx, name, "c#ephemeral", false); err != nil || d.abandoned.begin(h) {
+			t.Errorf("after that: %v; abandoned with a channel: %v", err, d.abandoned.of)
+		}
+	})
+}
+
+// The metadata decides whether a durable channel comes first.
+func TestEphemeralTopicStaysWithADurableChannel(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		ctx := t.Context()
+		const name = "t#ephemeral"
+		if _, err := d.CreateTopic(ctx, name, meta.TopicConfig{Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.host.Propose(ctx, meta.CreateChannel{Topic: name, Channel: "c"}); err != nil { // this node has yet to follow it
+			t.Fatal(err)
+		}
+		h := d.host.Lookup(name)
+		if err := d.DropIfAbandoned(ctx, h); err != nil || d.o.Meta.Topic(name) == nil {
+			t.Errorf("deleted with a channel: %v, %+v", err, d.o.Meta.Topic(name))
+		}
+	})
+}
+
 // stateOf is a state with nodes that are up, and those that are down.
 func stateOf(up, down int) *meta.State {
 	s, index := &meta.State{}, uint64(0)

@@ -366,6 +366,7 @@ func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, failure.ChannelNotFound) {
 				errs = append(errs, &channelError{c.Name(), err})
 			}
+			h.Rates.Forget(c.Name(), func() bool { return Serves(h, c.Name()) })
 			continue
 		}
 		h.govern(c, t, defaults)

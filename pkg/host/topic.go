@@ -257,6 +257,11 @@ func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) 
 	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), p.Rate, time.Now()))
 }
 
+// Serves reports whether a partition of a topic that is led here has a channel.
+func Serves(h *Topic, channel string) bool {
+	return slices.ContainsFunc(h.AllLed(), func(lp *Led) bool { return lp.Part.Channel(channel) != nil })
+}
+
 // AddEphemeral creates an ephemeral channel in a partition if it is missing.
 func (h *Topic) AddEphemeral(lp *Led, channel string, order policy.Order, defaults policy.Policy) (*topic.Channel, error) {
 	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Order: order, Ephemeral: true})

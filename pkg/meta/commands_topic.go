@@ -238,6 +238,7 @@ type DeleteTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
 	Purge       bool        `json:"purge,omitempty"`
+	Unused      bool        `json:"unused,omitempty"` // a topic with a channel is refused with failure.StaleVersion
 }
 
 func (c DeleteTopic) validate() error {
@@ -248,6 +249,9 @@ func (c DeleteTopic) apply(s *State, r *Result) error {
 	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
+	}
+	if c.Unused && len(t.Channels) > 0 {
+		return fmt.Errorf("topic %s has channels: %w", c.Name, failure.StaleVersion)
 	}
 	s.topics.remove(t)
 	of := HistoryOf(s).of(t)
