@@ -56,6 +56,9 @@ type Options struct {
 	// OnAppend, if set, receives the duration of writing a batch, without the sync, for one
 	// batch in appendSample.
 	OnAppend func(time.Duration)
+	// OnExcess, if set, is called when a segment begins while the log is larger than its bound: see Bound. It is
+	// called under locks of the log and must not block.
+	OnExcess func()
 	// OnRefused, if set, receives the error of an append that the file system refused and that
 	// changed nothing, except for a lack of descriptors. It is called under locks of the log and
 	// must not block.

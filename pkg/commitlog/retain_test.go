@@ -362,6 +362,49 @@ func TestLogBoundedBelowASegmentStaysBounded(t *testing.T) {
 	}
 }
 
+// TestExcessIsReported: whoever removes the oldest segments in rounds is told in between, once for each segment that
+// begins while the log is too large.
+func TestExcessIsReported(t *testing.T) {
+	const bound = 1 << 20
+	told := 0
+	l, _ := mustOpen(t, vfs.NewMem(), Options{SegmentBytes: 64 << 20, OnExcess: func() { told++ }})
+	w := mustWriter(t, l, 7)
+	begun := func() int { return l.Stats().Segments }
+	for l.Bytes() < 2*bound { // no bound is known
+		mustAppend(t, w, 500)
+	}
+	if told != 0 {
+		t.Errorf("told %d times without a bound", told)
+	}
+	mustSync(t, w)
+	l.Commit(l.End())
+	if _, err := l.Retain(Retention{MaxBytes: bound}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 * boundParts {
+		was, at := begun(), told
+		for begun() == was {
+			mustAppend(t, w, 500)
+		}
+		if over := l.Bytes() > bound; over && told != at+1 && was > 1 {
+			t.Fatalf("told %d times when segment %d begins at %d bytes", told-at, begun(), l.Bytes())
+		}
+	}
+	if told < 3*boundParts-1 {
+		t.Errorf("told %d times while %d segments began", told, 4*boundParts)
+	}
+	mustSync(t, w)
+	l.Commit(l.End())
+	if _, err := l.Retain(Retention{MaxBytes: bound}); err != nil || l.Bytes() > bound {
+		t.Fatalf("%d bytes, %v", l.Bytes(), err)
+	}
+	told = 0
+	mustAppend(t, w, 500)
+	if told != 0 {
+		t.Errorf("told %d times within the bound", told)
+	}
+}
+
 // TestUnreadableSegmentAges: a segment of which no batch can be read has no timestamp. It is dropped
 // when the one after it is old enough, and does not keep the log forever.
 func TestUnreadableSegmentAges(t *testing.T) {

@@ -183,6 +183,9 @@ func (w *Writer) outputLocked(n int64) error {
 	}
 	l.out = out
 	l.segments.Store(new(append(slices.Clone(view), out.seg)))
+	if bound := l.bound.Load(); bound > 0 && l.Bytes() > bound && l.opts.OnExcess != nil {
+		l.opts.OnExcess()
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/stall"
 )
@@ -143,7 +144,7 @@ func (c *Converger) applyRole(h *Topic, i int) error {
 		}
 	}
 	if hp != nil {
-		limit, share := boundsOf(&t.Config)
+		limit, share := quota.Bounds(&t.Config)
 		commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))
 	}
 	if hp != nil && err == nil {

@@ -51,7 +51,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	lo.OnDisk, lo.Names = rs.onDisk.Load(), names
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
 	full := rs.disk.Brimful
-	lo.OnRefused = rs.onRefusal(h, i)
+	lo.OnRefused, lo.OnExcess = rs.onRefusal(h, i), h.Disk.Excess
 	if h.fs != rs.o.FS {
 		full, lo.OnRefused = nil, nil // it uses no disk space
 		lo.SegmentBytes = min(rs.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/quota"
 )
 
 // lowDiskRetention is how often retention runs while the disk is nearly full.
@@ -58,13 +59,14 @@ func (r *retention) all() {
 	r.refund()
 }
 
-// overfull drops the excess of ephemeral topics, and of topics with a maximum.
+// overfull drops the excess of ephemeral topics, and of topics with a maximum or a size to which they are reduced.
 func (r *retention) overfull() {
 	r.state = r.o.Meta.View()
 	moment := time.Now()
 	now := time.Unix(0, r.steady.Read(moment, r.o.WallClock(moment)))
 	r.topics.EachHeld(func(h *Topic, hp *Held) {
-		if h.memory != nil || h.Config().Config.MaxBytes > 0 {
+		c := &h.Config().Config
+		if h.memory != nil || c.MaxBytes > 0 || c.RetentionBytes > 0 && hp.Replica.Log().Bytes() > c.RetentionBytes {
 			r.one(h, hp, now, moment)
 		}
 	})
@@ -90,7 +92,7 @@ func (r *retention) refund() {
 // one drops what a replica need not keep.
 func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	c := h.Config().Config
-	limit, share := boundsOf(&c)
+	limit, share := quota.Bounds(&c)
 	if meta.IsEphemeral(h.Name) && (limit == 0 || limit > r.o.EphemeralBytes) {
 		limit = r.o.EphemeralBytes
 	}
@@ -127,14 +129,4 @@ func (hp *Held) minUnrecorded(now time.Time) int64 {
 // next leader must find their dedup ids.
 func keptFor(c *meta.TopicConfig) time.Duration {
 	return max(c.RetentionAge, once.Retention(c.DedupWindow))
-}
-
-// boundsOf returns the size to which a partition's log is reduced, and the size that it must not
-// exceed; 0 if there is none.
-func boundsOf(c *meta.TopicConfig) (limit, share int64) {
-	limit, share = c.RetentionBytes, c.Quota()
-	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {
-		limit = share
-	}
-	return limit, share
 }

@@ -58,6 +58,20 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", failure.TopicFull, stored, most)
 }
 
+// Excess requests that messages are dropped, because the log of a partition is larger than the size to which it is
+// reduced. It does not block. Nothing limits how often, because the log calls it once for each of its files.
+func (d *Disk) Excess() { signal.Poke(d.full) }
+
+// Bounds returns the size to which a partition's log is reduced, and the size that it must not
+// exceed; 0 if there is none.
+func Bounds(c *meta.TopicConfig) (limit, share int64) {
+	limit, share = c.RetentionBytes, c.Quota()
+	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {
+		limit = share
+	}
+	return limit, share
+}
+
 // tell requests that messages are dropped, at most every tellEvery.
 func (d *Disk) tell(now time.Time) {
 	last := d.told.Load()
