@@ -70,19 +70,26 @@ type dumpOptions struct {
 }
 
 func (p *program) logDumpCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "dump DIR", Short: "Print every batch of a log", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{
+		Use: "dump DIR", Short: "Print every batch of a log", Args: cobra.ExactArgs(1),
+		Long: "Print every batch of a log. Instead of DIR, a kept redo journal (redo/journal-*.kept-*) may\nbe given: then the batches that it holds are printed, of all logs, with positions in\ntheir files.",
+	}
 	var o dumpOptions
 	cmd.Flags().BoolVar(&o.records, "records", false, "print every record in hexadecimal")
 	cmd.Flags().Uint64Var(&o.from, "from", 0, "skip batches that end at or before this offset")
 	cmd.Flags().Uint64Var(&o.to, "to", uint64(seq.MaxOffset), "skip batches that start at or after this offset")
 	return reporting(cmd, func(w io.Writer, args []string, output string) error {
 		o.output = output
+		if isKeptJournal(args[0]) {
+			return dumpKept(w, args[0], o)
+		}
 		return dumpLog(w, args[0], o)
 	})
 }
 
 // batchLine is a batch in the output of `log dump`.
 type batchLine struct {
+	Log       string       `json:"log,omitempty"` // of a kept redo journal: the file for which it holds the batch
 	First     seq.Offset   `json:"first"`
 	End       seq.Offset   `json:"end"`
 	Epoch     seq.Epoch    `json:"epoch"`
@@ -146,6 +153,7 @@ type batchPrinter struct {
 	out   io.Writer
 	form  string
 	count int
+	log   string // of the last batch
 }
 
 const batchFormat = "%-12v %-12v %-6v %-30v %8v %10v %12v %-8v\n"
@@ -160,6 +168,10 @@ func newBatchPrinter(out io.Writer, form string) *batchPrinter {
 func (p *batchPrinter) print(line batchLine) error {
 	p.count++
 	if p.form == "table" {
+		if line.Log != p.log {
+			p.log = line.Log
+			fmt.Fprintf(p.out, "%s:\n", p.log)
+		}
 		fmt.Fprintf(p.out, batchFormat, line.First, line.End, line.Epoch, line.Time.Format(time.RFC3339Nano),
 			line.Count, line.Bytes, line.Position, line.Checksum)
 		for _, r := range line.RecordSet {

@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -83,6 +86,65 @@ func TestDumpShowsEveryBatch(t *testing.T) {
 	out.Reset()
 	if err := dumpLog(&out, dir, dumpOptions{output: "ndjson", to: 100}); err != nil || strings.Count(out.String(), "\n") != 3 {
 		t.Errorf("%v %s", err, &out)
+	}
+}
+
+// A kept redo journal may be the only place of messages: its batches are printed without a node.
+func TestDumpShowsWhatAKeptJournalHolds(t *testing.T) {
+	root := t.TempDir()
+	dir, journals := filepath.Join(root, "topics", "t.1", "0"), filepath.Join(root, "redo")
+	fsys, _, err := redo.Open(vfs.OS{}, redo.Options{Root: root, Dir: journals, FileBytes: 1 << 20, Together: 1, Age: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := commitlog.Open(fsys, dir, commitlog.Options{FillBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := l.Writer(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		b := new(commitlog.Builder)
+		copy(b.Next(3), "abc")
+		if _, err := w.Append(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(journals, "journal-*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	text, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(journals, "journal-0.kept-7")
+	if err := errors.Join(os.WriteFile(kept, text, 0o600), l.Close(), fsys.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !isKeptJournal(kept) || isKeptJournal(names[0]) || isKeptJournal(dir) {
+		t.Error("the kept journal is not told from others")
+	}
+	var out bytes.Buffer
+	if err := dumpKept(&out, kept, dumpOptions{output: "json", to: 3, records: true}); err != nil {
+		t.Fatal(err)
+	}
+	var batches []batchLine
+	if err := json.Unmarshal(out.Bytes(), &batches); err != nil || len(batches) == 0 {
+		t.Fatalf("%v:\n%s", err, out.Bytes())
+	}
+	last := batches[len(batches)-1]
+	if last.End != 3 || last.RecordSet[0].Hex != "616263" || !strings.HasPrefix(last.Log, "topics/t.1/0/") || last.Position <= 0 {
+		t.Errorf("%+v", last)
+	}
+	out.Reset()
+	if err := dumpKept(&out, kept, dumpOptions{output: "table", to: 100}); err != nil || strings.Count(out.String(), last.Log+":\n") != 1 {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // keptInfix is in the name of a journal's file that was kept.
@@ -103,6 +105,51 @@ func (y *recovery) collectKept(path string, writes map[string][]again) error {
 		return errKeptDamaged
 	}
 	return nil
+}
+
+// Run is bytes that a kept file of a journal holds for a file, which continue without a gap.
+type Run struct {
+	Off  int64
+	Data []byte
+}
+
+// ReadKept returns what a kept file of a journal holds for each file, by its path below the root, in the order of the
+// positions. It changes nothing. After an error, what can be read is returned.
+func ReadKept(fsys vfs.FS, path string) (map[string][]Run, error) {
+	writes := map[string][]again{}
+	y := recovery{fs: fsys}
+	err := y.collectKept(path, writes)
+	files := map[string][]Run{}
+	for name, all := range writes {
+		files[name] = runsOf(all)
+	}
+	return files, err
+}
+
+// runsOf joins writes. A later one counts where they overlap.
+func runsOf(all []again) (runs []Run) {
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b again) int { return cmp.Compare(a.off, b.off) })
+	var ends []int64
+	for _, a := range ordered {
+		end := a.off + int64(len(a.data))
+		if n := len(runs); n > 0 && a.off <= ends[n-1] {
+			ends[n-1] = max(ends[n-1], end)
+			continue
+		}
+		runs, ends = append(runs, Run{Off: a.off}), append(ends, end)
+	}
+	for i := range runs {
+		runs[i].Data = make([]byte, ends[i]-runs[i].Off)
+	}
+	for _, a := range all {
+		i, found := slices.BinarySearchFunc(runs, a.off, func(r Run, off int64) int { return cmp.Compare(r.Off, off) })
+		if !found {
+			i--
+		}
+		copy(runs[i].Data[a.off-runs[i].Off:], a.data)
+	}
+	return runs
 }
 
 // lacks returns the position of the first byte of a file that is not as writes say; -1: the file has

@@ -2,9 +2,12 @@ package redo
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -89,6 +92,37 @@ func TestKeptJournalIsCompared(t *testing.T) {
 				t.Errorf("the file has %q, had %q, %v", got, test.is, err)
 			}
 		})
+	}
+}
+
+// TestKeptJournalIsRead: an operator finds in it what no file has.
+func TestKeptJournalIsRead(t *testing.T) {
+	disk, journal := keptJournal(t)
+	got, err := ReadKept(disk, journal)
+	want := map[string][]Run{"b": {{0, []byte("one")}, {6, []byte("two")}}, "c": {{0, []byte("c")}}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := ReadKept(disk, journal+"0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is none: %v", err)
+	}
+}
+
+func TestWritesAreJoined(t *testing.T) {
+	w := func(off int64, text string) again { return again{off, []byte(text)} }
+	for _, test := range []struct {
+		all  []again
+		want []Run
+	}{
+		{nil, nil},
+		{[]again{w(3, "def"), w(0, "abc")}, []Run{{0, []byte("abcdef")}}},
+		{[]again{w(0, "abcdef"), w(2, "XY")}, []Run{{0, []byte("abXYef")}}},
+		{[]again{w(2, "XY"), w(0, "abcdef")}, []Run{{0, []byte("abcdef")}}},
+		{[]again{w(9, "z"), w(0, "a"), w(8, "yz!")}, []Run{{0, []byte("a")}, {8, []byte("yz!")}}},
+	} {
+		if diff := cmp.Diff(test.want, runsOf(test.all)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", test.all, diff)
+		}
 	}
 }
 
