@@ -15,7 +15,7 @@ func TestLinesAreSortedLikeRows(t *testing.T) {
 	list := struct {
 		Lines []line `json:"lines"`
 	}{[]line{
-		{"a", []string{"z"}, new(int64(20))}, {"b", []string{"a", "b"}, nil}, {"c", []string{}, new(int64(0))}, {"d", make([]string, 10), new(int64(100))},
+		{"a", []string{"a"}, new(int64(20))}, {"b", []string{"b", "c"}, nil}, {"c", []string{}, new(int64(0))}, {"d", make([]string, 10), new(int64(100))},
 	}}
 	for by, want := range map[string]string{"consumers": "dbac", "-consumers": "cabd", "drains in": "bdac", "name": "abcd"} {
 		v := Sheet{Object: list, Lines: Lines(list.Lines), Names: Names(list.Lines, func(l line) string { return l.Name })}
