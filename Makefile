@@ -60,7 +60,7 @@ dist-test: ## build packages of two versions; install, run, upgrade, remove in a
 alerts: ## check the rules of Prometheus, and that each alert fires (needs promtool, which it installs where it may)
 	test/alerts.sh
 
-alerts-live: build ## fire the alerts for real: a Prometheus scrapes three nodes in trouble (4 minutes; ARGS="-only disk -v")
+alerts-live: build ## fire the alerts for real: a Prometheus scrapes three nodes in trouble (90 s; ARGS="-only disk -v")
 	test/alerts.sh live $(ARGS)
 
 manifests: ## render deploy/kubernetes and check it against the types of Kubernetes

@@ -54,7 +54,7 @@ compiler() {
 # modules fetches what all modules need. A registry that fails once is asked again.
 modules() {
 	local dir try
-	for dir in . tools/lint tools/loadgen tools/package; do
+	for dir in . tools/lint tools/loadgen tools/package tools/manifests; do
 		for try in 1 2 3; do
 			(cd "$dir" && go mod download) && continue 2
 			echo "modules of $dir could not be fetched (try $try of 3)"
@@ -71,7 +71,9 @@ step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
 step dist make --no-print-directory dist-test ARGS=-try # in a clean Debian where one can be made
+step manifests make --no-print-directory manifests
 step alerts make --no-print-directory alerts
+step alerts-live make --no-print-directory alerts-live
 step race make --no-print-directory race
 step sim make --no-print-directory sim
 step mutation make --no-print-directory mutation "ARGS=-part $part"

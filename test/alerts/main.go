@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -147,30 +148,45 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	var failed []error
 	fired := 0
-	for _, s := range scenes() {
-		if !strings.Contains(s.name, o.only) {
-			continue
-		}
-		began := time.Now()
-		why, err := s.play(ctx, st)
+	for _, act := range acts() {
+		n, err := st.play(ctx, act)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		outcome := "fires " + strings.Join(s.fires, ", ")
-		if len(s.fires) == 0 {
-			outcome = "fires nothing"
-		}
-		switch {
-		case err != nil:
-			outcome = "FAILED: " + err.Error()
-			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
-		case why != "":
-			outcome = "skipped: " + why
-		default:
-			fired += len(s.fires)
-		}
-		fmt.Printf("%-26s %5.1fs  %s\n", s.name, time.Since(began).Seconds(), outcome)
+		fired, failed = fired+n, append(failed, err)
 	}
 	fmt.Printf("%d of %d alerts fired, %d are not provoked here\n", fired, len(namesOf(string(text))), len(notFired))
 	return errors.Join(failed...)
+}
+
+// play plays the scenes of an act that were chosen, and returns how many alerts fired.
+func (st *stage) play(ctx context.Context, act []scene) (fired int, err error) {
+	var playing sync.WaitGroup
+	var mu sync.Mutex // guards the results
+	for _, s := range act {
+		if !strings.Contains(s.name, st.o.only) {
+			continue
+		}
+		playing.Go(func() {
+			began := time.Now()
+			why, failed := s.play(ctx, st)
+			mu.Lock()
+			defer mu.Unlock()
+			outcome := "fires " + strings.Join(s.fires, ", ")
+			switch {
+			case failed != nil:
+				outcome = "FAILED: " + failed.Error()
+				err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
+			case why != "":
+				outcome = "skipped: " + why
+			case len(s.fires) == 0:
+				outcome = "fires nothing"
+			default:
+				fired += len(s.fires)
+			}
+			fmt.Printf("%-26s %5.1fs  %s\n", s.name, time.Since(began).Seconds(), outcome)
+		})
+	}
+	playing.Wait()
+	return fired, err
 }

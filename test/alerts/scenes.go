@@ -55,32 +55,38 @@ func (s *scene) play(ctx context.Context, st *stage) (whyNot string, err error) 
 	return "", err
 }
 
-// scenes are all, in the order in which they are played.
-func scenes() []scene {
-	return []scene{
-		{name: "all is well", act: quiet},
-		{name: "nobody consumes", fires: []string{"BrokerdChannelStalled", "BrokerdChannelOld"}, act: nobodyConsumes},
-		{name: "a poison message", fires: []string{"BrokerdDeadLetters"}, act: poison},
-		{name: "a topic is full", fires: []string{"BrokerdTopicFills", "BrokerdPublishesFail"}, act: smallTopic, goOn: publishTooMuch},
-		{name: "an intruder", fires: []string{"BrokerdLoginsFail"}, goOn: intrude},
-		{name: "a certificate", fires: []string{"BrokerdCertificateEnds", "BrokerdCertificateNotReloaded"}, act: breakCertificate, cure: healCertificate},
-		{name: "a drain is forgotten", fires: []string{"BrokerdDrainForgotten"}, act: drain, cure: undrain},
-		{name: "the controller moves", fires: []string{"BrokerdControllerFlaps"}, goOn: moveController, cure: calm},
-		{name: "a follower comes and goes", fires: []string{"BrokerdISRFlaps", "BrokerdReplicaBehind"}, goOn: pauseFollower, cure: calm},
+// scenes are all, in the order of the acts.
+func scenes() []scene { return slices.Concat(acts()...) }
+
+// acts are the scenes in the order in which they are played. Those of one act are played at the same time: none of
+// them starts, stops or pauses a node, or keeps another from firing.
+func acts() [][]scene {
+	return [][]scene{
+		{{name: "all is well", act: quiet}},
 		{
+			{name: "nobody consumes", fires: []string{"BrokerdChannelStalled", "BrokerdChannelOld"}, act: nobodyConsumes},
+			{name: "a poison message", fires: []string{"BrokerdDeadLetters"}, act: poison, goOn: publishPoison},
+			{name: "a topic is full", fires: []string{"BrokerdTopicFills", "BrokerdPublishesFail"}, act: smallTopic, goOn: publishTooMuch},
+			{name: "an intruder", fires: []string{"BrokerdLoginsFail"}, goOn: intrude},
+			{name: "a certificate", fires: []string{"BrokerdCertificateEnds", "BrokerdCertificateNotReloaded"}, act: breakCertificate, cure: healCertificate},
+			{name: "a drain is forgotten", fires: []string{"BrokerdDrainForgotten"}, act: drain, cure: undrain},
+			{name: "a disk fills", fires: []string{"BrokerdDiskFills", "BrokerdDiskFull"}, act: fillDisk, cure: freeDisk},
+		},
+		{{name: "the controller moves", fires: []string{"BrokerdControllerFlaps"}, goOn: moveController, cure: calm}},
+		{{name: "a follower comes and goes", fires: []string{"BrokerdISRFlaps", "BrokerdReplicaBehind"}, goOn: pauseFollower, cure: calm}},
+		{{
 			name: "a node dies", act: killOne, cure: reviveAll,
 			fires: []string{
 				"BrokerdDown", "BrokerdNodeDown", "BrokerdNoToleranceLeft", "BrokerdPartitionsUnderReplicated",
 				"BrokerdPartitionsOffline", "BrokerdPartitionsUnderMinISR",
 			},
-		},
-		{name: "leaders change", fires: []string{"BrokerdLeadersChange"}, goOn: killLeaders, cure: reviveAll},
-		{name: "a replica behind leads", fires: []string{"BrokerdUncleanElection"}, act: electUnclean, cure: reviveAll},
-		{name: "two nodes die", fires: []string{"BrokerdNoController", "BrokerdNotReady"}, act: killTwo, cure: reviveAll},
-		{name: "a log is damaged", fires: []string{"BrokerdLogCorrupt"}, act: damage},
-		{name: "two versions", fires: []string{"BrokerdVersionsDiffer"}, act: otherVersion},
-		{name: "a disk fills", fires: []string{"BrokerdDiskFills", "BrokerdDiskFull"}, act: fillDisk, cure: freeDisk},
-		{name: "all is well again", act: quietAgain},
+		}},
+		{{name: "leaders change", fires: []string{"BrokerdLeadersChange"}, goOn: killLeaders, cure: reviveAll}},
+		{{name: "a replica behind leads", fires: []string{"BrokerdUncleanElection"}, act: electUnclean, cure: reviveAll}},
+		{{name: "two nodes die", fires: []string{"BrokerdNoController", "BrokerdNotReady"}, act: killTwo, cure: reviveAll}},
+		{{name: "a log is damaged", fires: []string{"BrokerdLogCorrupt"}, act: damage}},
+		{{name: "two versions", fires: []string{"BrokerdVersionsDiffer"}, act: otherVersion}},
+		{{name: "all is well again", act: quietAgain}},
 	}
 }
 
@@ -155,12 +161,12 @@ func poison(ctx context.Context, st *stage) (string, error) {
 			_ = m.Requeue(0) // until it has had its attempts
 		}
 	}()
-	// The first scrape of a counter is no increase: messages are published until the alert fires.
-	go func() {
-		for ctx.Err() == nil && st.client.Publish(ctx, "bitter", []byte("poison")) == nil && pause(ctx, time.Second) == nil {
-		}
-	}()
 	return "", nil
+}
+
+// publishPoison publishes until the alert fires: the first scrape of a counter is no increase.
+func publishPoison(ctx context.Context, st *stage) error {
+	return st.client.Publish(ctx, "bitter", []byte("poison"))
 }
 
 func smallTopic(ctx context.Context, st *stage) (string, error) {
