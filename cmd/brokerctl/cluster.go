@@ -17,7 +17,7 @@ import (
 func newClusterCommand(g *globals) *cobra.Command {
 	return newGroup("cluster", "Inspect, balance and upgrade the cluster",
 		newClusterInfoCommand(g), newClusterHealthCommand(g), newClusterMapCommand(g), newClusterBalanceCommand(g), newClusterRaftCommand(g), newClusterFinalizeCommand(g),
-		settings.ConfigCommand(g.settings()))
+		settings.ConfigCommand(g.shell()))
 }
 
 func newClusterInfoCommand(g *globals) *cobra.Command {

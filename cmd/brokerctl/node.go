@@ -19,8 +19,8 @@ import (
 func newNodeCommand(g *globals) *cobra.Command {
 	cmd := newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
-		newNodeDecommissionCommand(g), newNodeRemoveCommand(g), settings.LogLevelCommand(g.settings()),
-		accessctl.JoinTokens(g.shell()))
+		newNodeDecommissionCommand(g), newNodeRemoveCommand(g), settings.LogLevelCommand(g.shell()),
+		accessctl.JoinTokens(g.accessShell()))
 	cmd.Long = helpOf("node")
 	return cmd
 }

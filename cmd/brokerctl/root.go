@@ -99,7 +99,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		newAuditCommand(g), newEventsCommand(g), newBackupCommand(g), newSnapshotCommand(g), newRollingCommand(g), newDebugCommand(g),
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
-	root.AddCommand(g.shell().Commands()...)
+	root.AddCommand(g.accessShell().Commands()...)
 	g.makeWatchable(root)
 	return root
 }

@@ -23,10 +23,7 @@ func newTopicCommand(g *globals) *cobra.Command {
 		newTopicCreateCommand(g), newTopicListCommand(g), newTopicDescribeCommand(g), newTopicAlterCommand(g),
 		newTopicAddPartitionsCommand(g), newTopicPauseCommand(g), newTopicResumeCommand(g),
 		newTopicEmptyCommand(g), newTopicDeleteCommand(g), newTopicRestoreCommand(g))
-	cmd.AddCommand(topicfile.Commands(&topicfile.Host{
-		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout }, Show: g.showAnswer,
-		Usage: func(err error) error { return usageError("%w", err) }, Partial: partial,
-	})...)
+	cmd.AddCommand(topicfile.Commands(g.shell())...)
 	return cmd
 }
 

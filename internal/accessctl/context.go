@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -229,7 +230,7 @@ func (o *Options) Choose(by Environment) ([]string, error) {
 		}
 		known := false
 		if in, known = all.Contexts[name]; !known && name != "" { // not NotFound: that is of what a command is about
-			return nil, usage(fmt.Errorf("no context %q; list them: brokerctl context list", name))
+			return nil, shell.Usage("no context %q; list them: brokerctl context list", name)
 		}
 	}
 	if o.addresses = by.Addresses; len(o.addresses) == 0 {
@@ -336,9 +337,9 @@ only its owner may read; the certificates stay where they are.`,
 		in := cluster{Addresses: by.Addresses, CACert: absolute(o.CACert), Cert: absolute(o.Cert), Key: absolute(o.Key)}
 		switch {
 		case !contextName.MatchString(name):
-			return "", usage(fmt.Errorf("context name %q: must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit", name))
+			return "", shell.Usage("context name %q: must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit", name)
 		case len(in.Addresses) == 0:
-			return "", usage(errors.New("--addr is required"))
+			return "", shell.Usage("--addr is required")
 		}
 		if o.TokenFile != "" {
 			var err error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -43,7 +44,7 @@ private key: the node proves that it has it, and does not send it. The cluster s
 			if expires != "" {
 				d, err := units.ParseDuration(expires)
 				if err != nil || d < time.Millisecond {
-					return refuse("--expires %q is not a duration above 0, such as 1h", expires)
+					return shell.Usage("--expires %q is not a duration above 0, such as 1h", expires)
 				}
 				req.ExpiresInMS = d.Milliseconds()
 			}

@@ -5,25 +5,20 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 // Shell is what the commands have around them. All but ReadSecret is required.
 type Shell struct {
-	Client  func() *api.Client
-	Timeout func() time.Duration // of a request
-	Show    func(*cobra.Command, output.Answer) error
-	// Confirm asks the user to type a name before an irreversible change, unless yes.
-	Confirm     func(cmd *cobra.Command, yes bool, what, name string) error
+	*shell.Shell
 	Options     *Options
 	Environment func() Environment
-	Prepare     func() error                         // checks the output format
-	Group       func(*cobra.Command, []string) error // what a command does that only holds others
+	Prepare     func() error // checks the output format
 	// ReadSecret reads from a terminal without echo. nil: no terminal.
 	ReadSecret func() (string, error)
 }
@@ -33,14 +28,9 @@ func said(object any, name, line string, args ...any) output.Answer {
 	return output.Answer{Object: object, Names: []string{name}, Said: fmt.Sprintf(line, args...)}
 }
 
-// refuse returns an error of the command line.
-func refuse(text string, args ...any) error { return usage(fmt.Errorf(text, args...)) }
-
 // ask sends a request with the timeout of a request.
 func ask[T any](s *Shell, cmd *cobra.Command, f func(context.Context, api.Access) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), s.Timeout())
-	defer cancel()
-	return f(ctx, s.Client().Access)
+	return shell.Request(cmd.Context(), s.Shell, func(ctx context.Context, c *api.Client) (T, error) { return f(ctx, c.Access) })
 }
 
 // answer sends a request and prints the answer.
@@ -80,7 +70,7 @@ func (s *Shell) secret(cmd *cobra.Command, path string) (string, error) {
 		typed[i] = text
 	}
 	if typed[0] != typed[1] || typed[0] == "" {
-		return "", refuse("the passwords differ, or are empty: nothing was changed")
+		return "", shell.Usage("the passwords differ, or are empty: nothing was changed")
 	}
 	return typed[0], nil
 }
@@ -89,7 +79,7 @@ func (s *Shell) secret(cmd *cobra.Command, path string) (string, error) {
 func (s *Shell) need(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return refuse("%s requires %s, not %q; usage: %s", cmd.CommandPath(), what, strings.Join(args, " "), cmd.UseLine())
+			return shell.Usage("%s requires %s, not %q; usage: %s", cmd.CommandPath(), what, strings.Join(args, " "), cmd.UseLine())
 		}
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -184,7 +185,7 @@ Authorization: Bearer.`,
 			if expires != "" {
 				d, err := units.ParseDuration(expires)
 				if err != nil || d < time.Millisecond {
-					return refuse("--expires %q is not a duration above 0, such as 720h", expires)
+					return shell.Usage("--expires %q is not a duration above 0, such as 720h", expires)
 				}
 				req.ExpiresInMS = d.Milliseconds()
 			}
@@ -216,10 +217,10 @@ func newFile(out string) error {
 		return nil
 	}
 	if _, err := os.Lstat(out); err == nil {
-		return refuse("--out: %s exists", out)
+		return shell.Usage("--out: %s exists", out)
 	}
 	if _, err := os.Stat(filepath.Dir(out)); err != nil {
-		return refuse("--out: %w", err)
+		return shell.Usage("--out: %w", err)
 	}
 	return nil
 }

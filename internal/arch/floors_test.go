@@ -108,18 +108,19 @@ var floors = map[string]int{
 	"internal/listing":   1, // brokerctl's output of lists
 	"internal/topiclog":  1, // brokerctl's reading of logs
 	"internal/output":    2, // brokerctl's output formats
+	"internal/shell":     3, // what brokerctl gives to its commands in other packages
 	"internal/nsqlink":   2, // brokerctl's connections over the NSQ protocol
 	"internal/workload":  3, // the load of its benchmarks
 	"internal/batching":  1, // brokerctl's batches of lines
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
-	"internal/accessctl": 3, // likewise
+	"internal/accessctl": 4, // likewise
 	"internal/bundle":    2, // likewise
 	"internal/checks":    3, // likewise
-	"internal/settings":  3, // likewise
-	"internal/topicfile": 3, // likewise
+	"internal/settings":  4, // likewise
+	"internal/topicfile": 4, // likewise
 	"internal/backups":   2, // likewise
-	"internal/backupctl": 3, // likewise
+	"internal/backupctl": 4, // likewise
 	"internal/snapshots": 2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/measure":   0, // what a benchmark of brokerctl counts
@@ -182,7 +183,7 @@ var soleImporters = map[string][]string{
 	"golang.org/x/crypto":              {"pkg/access"},
 	"github.com/expr-lang/expr":        {"pkg/filter"},
 	"github.com/prometheus/":           {"pkg/metrics"},
-	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/settings", "internal/snapshots", "internal/topicfile"},
+	"github.com/spf13/cobra":           {"cmd/brokerctl", "cmd/brokerd", "internal/accessctl", "internal/backupctl", "internal/checks", "internal/generate", "internal/manual", "internal/settings", "internal/shell", "internal/snapshots", "internal/topicfile"},
 	"github.com/hashicorp/":            {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                 {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":         {"internal/measure", "tools/loadgen/"},

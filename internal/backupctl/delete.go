@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/backup"
 )
@@ -29,7 +30,7 @@ by a crash. An interrupted deletion leaves the remaining backups intact; the nex
 		Example: `  brokerctl backup delete /var/backups/brokerd 20261125T060000.000Z`,
 	}, true, func(cmd *cobra.Command, r *backup.Repository, ids []string) error {
 		if len(ids) == 0 {
-			return usage("%s requires an ID, see brokerctl backup list", cmd.CommandPath())
+			return shell.Usage("%s requires an ID, see brokerctl backup list", cmd.CommandPath())
 		}
 		return d.run(cmd, s, r, func(dry bool) (*backup.Deleted, error) { return r.Delete(cmd.Context(), ids, dry) })
 	})
@@ -49,7 +50,7 @@ works as backup delete does.`,
 		Example: `  brokerctl backup prune s3://backups/brokerd/prod --keep-last 14 --yes`,
 	}, false, func(cmd *cobra.Command, r *backup.Repository, _ []string) error {
 		if keep < 1 {
-			return usage("--keep-last must be at least 1")
+			return shell.Usage("--keep-last must be at least 1")
 		}
 		return d.run(cmd, s, r, func(dry bool) (*backup.Deleted, error) { return r.Prune(cmd.Context(), keep, dry) })
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -54,11 +55,11 @@ var errNoTopic = errors.New("topic not found in the backup")
 func (o *restoreOptions) run(cmd *cobra.Command, s *Shell, r *backup.Repository) error {
 	switch {
 	case o.as != "" && o.topic == "":
-		return usage("--as requires --topic")
+		return shell.Usage("--as requires --topic")
 	case o.as != "" && !meta.ValidTopicName(o.as):
-		return usage("%q is not a valid topic name", o.as)
+		return shell.Usage("%q is not a valid topic name", o.as)
 	case o.replicas < 0:
-		return usage("--replicas must not be below 0")
+		return shell.Usage("--replicas must not be below 0")
 	}
 	m, err := r.Load(cmd.Context(), o.id)
 	if err != nil {

@@ -3,7 +3,6 @@
 package backupctl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/backups"
-	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/backup/s3store"
@@ -23,18 +22,11 @@ import (
 
 // Shell is what the commands have around them. All of it is required.
 type Shell struct {
-	Client          func() *api.Client
-	Timeout         func() time.Duration // of a request
-	Quiet           func() bool          // without progress
+	*shell.Shell
+	Quiet           func() bool // without progress
 	Now             func() time.Time
 	Getenv          func(string) string
 	Tool, UserAgent string // the program, for manifests and for services
-	Show            func(*cobra.Command, output.Answer) error
-	// Confirm asks the user to type a name before an irreversible change, unless yes.
-	Confirm func(cmd *cobra.Command, yes bool, what, name string) error
-	// Partial reports what was done before an error.
-	Partial func(ctx context.Context, err error, did string) error
-	Group   func(*cobra.Command, []string) error // what a command does that only holds others
 
 	s3        s3store.Options
 	pathStyle bool
@@ -61,9 +53,6 @@ files of the AWS programs (~/.aws/credentials and ~/.aws/config, with AWS_PROFIL
 	return cmd
 }
 
-// usage returns an error of the command line.
-func usage(text string, args ...any) error { return api.Errorf(failure.Usage, text, args...) }
-
 // unknownScheme begins the location of a store of another kind.
 var unknownScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
@@ -71,7 +60,7 @@ var unknownScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 func (s *Shell) open(cmd *cobra.Command, location string) (*backup.Repository, error) {
 	if !strings.HasPrefix(location, s3store.Scheme) {
 		if unknownScheme.MatchString(location) {
-			return nil, usage("%q: a store is a directory or s3://BUCKET/PREFIX", location)
+			return nil, shell.Usage("%q: a store is a directory or s3://BUCKET/PREFIX", location)
 		}
 		return backup.In(backup.Dir(location)), nil
 	}
@@ -82,7 +71,7 @@ func (s *Shell) open(cmd *cobra.Command, location string) (*backup.Repository, e
 	}
 	store, err := s3store.Open(location, o)
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, shell.Usage("%w", err)
 	}
 	return backup.In(store), nil
 }
@@ -92,9 +81,9 @@ func (s *Shell) in(cmd *cobra.Command, more bool, run func(cmd *cobra.Command, r
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 || args[0] == "":
-			return usage("%s requires a STORE: a directory or s3://BUCKET/PREFIX", cmd.CommandPath())
+			return shell.Usage("%s requires a STORE: a directory or s3://BUCKET/PREFIX", cmd.CommandPath())
 		case len(args) > 1 && !more:
-			return usage("unexpected argument %q for %s", args[1], cmd.CommandPath())
+			return shell.Usage("unexpected argument %q for %s", args[1], cmd.CommandPath())
 		}
 		r, err := s.open(cmd, args[0])
 		if err != nil {

@@ -8,25 +8,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
-// Host is the program that contains the commands. Everything is required.
-type Host struct {
-	Client   func() *api.Client
-	Timeout  func() time.Duration // of a request
-	Show     func(*cobra.Command, output.Answer) error
-	Nodes    cobra.CompletionFunc // completes the name of a node
-	Duration func(f *pflag.FlagSet, p *time.Duration, name, usage string)
-}
-
 // ConfigCommand returns the command that shows the settings of nodes.
-func ConfigCommand(h *Host) *cobra.Command {
+func ConfigCommand(s *shell.Shell) *cobra.Command {
 	var o choice
 	var node string
 	cmd := &cobra.Command{
@@ -41,13 +32,11 @@ if there are any. The settings of topics and channels are not among them: topic 
   brokerctl cluster config disk-reserve max-msg-size
   brokerctl cluster config --node n2 --all`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), h.Timeout())
-			defer cancel()
-			all, err := h.Client().Settings.All(ctx, node)
+			all, err := ask(cmd, s, node)
 			if err != nil {
 				return err
 			}
-			return h.showSettings(cmd, all, o, names)
+			return showSettings(cmd, s, all, o, names)
 		},
 	}
 	f := cmd.Flags()
@@ -55,11 +44,18 @@ if there are any. The settings of topics and channels are not among them: topic 
 	f.BoolVar(&o.all, "all", false, "all settings, also those at their default")
 	f.BoolVar(&o.differing, "differing", false, "only settings that differ between nodes; exit code 1 if there are any")
 	cmd.MarkFlagsMutuallyExclusive("all", "differing")
-	_ = cmd.RegisterFlagCompletionFunc("node", h.Nodes) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("node", s.Nodes) // the flag exists
 	return cmd
 }
 
-func (h *Host) showSettings(cmd *cobra.Command, all *api.ClusterSettings, o choice, names []string) error {
+// ask requests the settings of a node, or of all.
+func ask(cmd *cobra.Command, s *shell.Shell, node string) (*api.ClusterSettings, error) {
+	return shell.Request(cmd.Context(), s, func(ctx context.Context, c *api.Client) (*api.ClusterSettings, error) {
+		return c.Settings.All(ctx, node)
+	})
+}
+
+func showSettings(cmd *cobra.Command, in *shell.Shell, all *api.ClusterSettings, o choice, names []string) error {
 	rows, unknown := compare(all.Nodes, o, names)
 	if unknown != "" {
 		return api.Errorf(failure.NotFound, "no setting is named %q: brokerd --help lists them", unknown)
@@ -84,7 +80,7 @@ func (h *Host) showSettings(cmd *cobra.Command, all *api.ClusterSettings, o choi
 			a.Said = fmt.Sprintf("no setting differs between %d nodes", len(all.Nodes))
 		}
 	}
-	if err := h.Show(cmd, a); err != nil {
+	if err := in.Show(cmd, a); err != nil {
 		return err
 	}
 	switch {
@@ -108,7 +104,7 @@ func shown(value string) string {
 const defaultFor = 10 * time.Minute
 
 // LogLevelCommand returns the command that shows or changes the log level of a node.
-func LogLevelCommand(h *Host) *cobra.Command {
+func LogLevelCommand(s *shell.Shell) *cobra.Command {
 	lasts := defaultFor
 	cmd := &cobra.Command{
 		Use:   "log-level NODE [debug|info|warn|error]",
@@ -120,42 +116,42 @@ may log many lines a second.`,
   brokerctl node log-level n2 debug --for 5m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return api.Errorf(failure.Usage, "node log-level requires a NODE, and optionally a level")
+				return shell.Usage("node log-level requires a NODE, and optionally a level")
 			}
 			return nil
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			switch len(args) {
 			case 0:
-				return h.Nodes(cmd, args, start)
+				return s.Nodes(cmd, args, start)
 			case 1:
 				return []cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	h.Duration(cmd.Flags(), &lasts, "for", "how long; 0: until the node restarts or reloads its configuration")
+	s.Duration(cmd.Flags(), &lasts, "for", "how long; 0: until the node restarts or reloads its configuration")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), h.Timeout())
-		defer cancel()
 		if len(args) == 2 {
-			l, err := h.Client().Settings.SetLogLevel(ctx, args[0], api.SetLogLevel{Level: args[1], ForMS: api.Milliseconds(lasts)})
+			l, err := shell.Request(cmd.Context(), s, func(ctx context.Context, c *api.Client) (*api.LogLevel, error) {
+				return c.Settings.SetLogLevel(ctx, args[0], api.SetLogLevel{Level: args[1], ForMS: api.Milliseconds(lasts)})
+			})
 			if err != nil {
 				return err
 			}
-			return h.Show(cmd, levelAnswer(l, time.Now()))
+			return s.Show(cmd, levelAnswer(l, time.Now()))
 		}
 		if cmd.Flags().Changed("for") {
-			return api.Errorf(failure.Usage, "--for requires a level")
+			return shell.Usage("--for requires a level")
 		}
-		all, err := h.Client().Settings.All(ctx, args[0])
+		all, err := ask(cmd, s, args[0])
 		if err == nil && len(all.Nodes) == 0 {
 			err = api.Errorf(failure.Unavailable, "node %s does not respond", args[0])
 		}
 		if err != nil {
 			return err
 		}
-		return h.Show(cmd, levelAnswer(&all.Nodes[0].LogLevel, time.Now()))
+		return s.Show(cmd, levelAnswer(&all.Nodes[0].LogLevel, time.Now()))
 	}
 	return cmd
 }

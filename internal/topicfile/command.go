@@ -2,18 +2,17 @@ package topicfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/shell"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -22,22 +21,16 @@ import (
 // maxFile is the maximum size of a file, in bytes.
 const maxFile = 16 << 20
 
-// Host is the program that contains the commands. Everything is required.
-type Host struct {
-	Client  func() *api.Client
-	Timeout func() time.Duration // of a request
-	Show    func(*cobra.Command, output.Answer) error
-	Usage   func(error) error // marks an error of the command line
-	// Partial reports what was done before an error.
-	Partial func(ctx context.Context, err error, did string) error
-}
+// commands are the commands in a shell.
+type commands struct{ *shell.Shell }
 
 // Commands returns the commands, for the group topic.
-func Commands(h *Host) []*cobra.Command {
+func Commands(s *shell.Shell) []*cobra.Command {
+	h := commands{s}
 	return []*cobra.Command{h.exportCommand(), h.importCommand()}
 }
 
-func (h *Host) exportCommand() *cobra.Command {
+func (h commands) exportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export [TOPIC]",
 		Short: "Print the settings of topics and their channels, for topic import",
@@ -48,7 +41,7 @@ positions are not exported: see brokerctl backup.`,
   brokerctl topic export orders -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return h.Usage(errors.New("topic export requires at most one TOPIC"))
+				return shell.Usage("topic export requires at most one TOPIC")
 			}
 			return nil
 		},
@@ -69,17 +62,9 @@ positions are not exported: see brokerctl backup.`,
 	}
 }
 
-// request runs f with the timeout of a request.
-func (h *Host) request(ctx context.Context, f func(context.Context, *api.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, h.Timeout())
-	defer cancel()
-	return f(ctx, h.Client())
-}
-
-func (h *Host) export(ctx context.Context, names []string) (*File, error) {
+func (h commands) export(ctx context.Context, names []string) (*File, error) {
 	f := &File{Topics: []Topic{}}
-	var all []api.Topic
-	err := h.request(ctx, func(ctx context.Context, c *api.Client) (err error) { all, err = c.Topics(ctx); return err })
+	all, err := shell.Request(ctx, h.Shell, func(ctx context.Context, c *api.Client) ([]api.Topic, error) { return c.Topics(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,18 +97,15 @@ func (h *Host) export(ctx context.Context, names []string) (*File, error) {
 }
 
 // channel returns a channel; nil: there is none.
-func (h *Host) channel(ctx context.Context, topic, name string) (ch *api.Channel, err error) {
-	err = h.request(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		ch, err = c.Channel(ctx, topic, name)
-		return err
-	})
+func (h commands) channel(ctx context.Context, topic, name string) (*api.Channel, error) {
+	ch, err := shell.Request(ctx, h.Shell, func(ctx context.Context, c *api.Client) (*api.Channel, error) { return c.Channel(ctx, topic, name) })
 	if api.CodeOf(err) == failure.NotFound {
 		return nil, nil //nolint:nilnil // documented
 	}
 	return ch, err
 }
 
-func (h *Host) importCommand() *cobra.Command {
+func (h commands) importCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -139,14 +121,14 @@ left. --dry-run asks the cluster whether it would accept each change.`,
   brokerctl topic export --context staging | brokerctl topic import - --context prod`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return h.Usage(errors.New("topic import requires a FILE, or - for standard input"))
+				return shell.Usage("topic import requires a FILE, or - for standard input")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := read(args[0], cmd.InOrStdin())
 			if err != nil {
-				return h.Usage(err)
+				return shell.Usage("%w", err)
 			}
 			steps, err := h.plan(cmd.Context(), f)
 			if err != nil {
@@ -160,7 +142,8 @@ left. --dry-run asks the cluster whether it would accept each change.`,
 				if do == nil {
 					continue
 				}
-				if err := h.request(cmd.Context(), do); err != nil {
+				_, err := shell.Request(cmd.Context(), h.Shell, func(ctx context.Context, c *api.Client) (any, error) { return nil, do(ctx, c) })
+				if err != nil {
 					if dryRun {
 						return fmt.Errorf("%s would be refused: %w", s.Object, err)
 					}
@@ -224,12 +207,11 @@ func read(path string, stdin io.Reader) (*File, error) {
 }
 
 // plan compares a file with the cluster.
-func (h *Host) plan(ctx context.Context, f *File) ([]Step, error) {
+func (h commands) plan(ctx context.Context, f *File) ([]Step, error) {
 	now := existing{map[string]*api.Topic{}, map[string]*api.Channel{}}
 	for i := range f.Topics {
 		want := &f.Topics[i]
-		var t *api.Topic
-		err := h.request(ctx, func(ctx context.Context, c *api.Client) (err error) { t, err = c.Topic(ctx, want.Name); return err })
+		t, err := shell.Request(ctx, h.Shell, func(ctx context.Context, c *api.Client) (*api.Topic, error) { return c.Topic(ctx, want.Name) })
 		if api.CodeOf(err) == failure.NotFound {
 			continue
 		}
