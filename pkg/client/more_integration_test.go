@@ -209,6 +209,25 @@ func TestKeyChoosesThePartition(t *testing.T) {
 	}
 }
 
+// A key chooses the partition of an ordered topic as well, which takes no message without a key or a partition.
+func TestKeyChoosesThePartitionOfAnOrderedTopic(t *testing.T) {
+	ctx, b := soon(t), brokertest.Start(t, brokertest.InMemory())
+	createTopic(t, b, `{"name":"t","config":{"partitions":4,"ordered":true}}`)
+	c := newClient(t, []string{b.Addr()})
+	if err := c.Send(ctx, client.Outgoing{Topic: "t", Body: []byte("x"), Key: "k"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Send(ctx, client.Outgoing{Topic: "t", Bodies: [][]byte{[]byte("y"), []byte("z")}, Key: "k", DedupID: "d"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Send(ctx, client.Outgoing{Topic: "t", Body: []byte("x"), DedupID: "e"}); !errors.Is(err, client.ErrRefused) {
+		t.Errorf("without a key: %v", err)
+	}
+	if _, per := storedIn(t, b, "t"); !slices.Contains(per, 3) {
+		t.Errorf("messages of one key are in several partitions: %v", per)
+	}
+}
+
 // TestWithIDsNothingIsLostOrStoredTwice publishes from several goroutines while nodes are killed
 // and restarted: every publish succeeds, and every message is stored once.
 func TestWithIDsNothingIsLostOrStoredTwice(t *testing.T) {

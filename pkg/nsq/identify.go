@@ -134,12 +134,18 @@ func Negotiate(id *Identity, l *Limits) (Settings, error) {
 	if s.Heartbeat, err = pick("heartbeat interval", id.HeartbeatInterval, l.Heartbeat, minHeartbeat, l.MaxHeartbeat); err != nil {
 		return s, err
 	}
-	s.OutputBufferTimeout, err = pick("output buffer timeout", id.OutputBufferTimeout,
-		l.OutputBufferTimeout, l.MinOutputBufferTimeout, l.MaxOutputBufferTimeout)
+	size, wait := id.OutputBufferSize, id.OutputBufferTimeout
+	if id.KnowsExtensions() { // youzan's nsq adjusts what nsqd refuses
+		size = min(size, l.MaxOutputBufferSize)
+		if wait > 0 {
+			wait = max(wait, int(l.MinOutputBufferTimeout.Milliseconds()))
+		}
+	}
+	s.OutputBufferTimeout, err = pick("output buffer timeout", wait, l.OutputBufferTimeout, l.MinOutputBufferTimeout, l.MaxOutputBufferTimeout)
 	if err != nil {
 		return s, err
 	}
-	switch size := id.OutputBufferSize; {
+	switch {
 	case size == 0:
 	case size == -1:
 		s.OutputBufferSize, s.OutputBufferTimeout = 1, 0

@@ -344,6 +344,14 @@ func TestNegotiate(t *testing.T) {
 		{`{"output_buffer_size":65537}`, nil, "E_BAD_BODY IDENTIFY output buffer size (65537) is invalid"},
 		{`{"output_buffer_timeout":-1}`, func(s *Settings) { s.OutputBufferTimeout = 0 }, ""},
 		{`{"output_buffer_timeout":24}`, nil, "E_BAD_BODY IDENTIFY output buffer timeout (24) is invalid"},
+		{
+			`{"multiplexing":false,"output_buffer_size":65537,"output_buffer_timeout":1}`,
+			func(s *Settings) {
+				s.Knows, s.OutputBufferSize, s.OutputBufferTimeout = true, 64<<10, 25*time.Millisecond
+			}, "",
+		},
+		{`{"multiplexing":false,"output_buffer_size":63}`, nil, "E_BAD_BODY IDENTIFY output buffer size (63) is invalid"},
+		{`{"multiplexing":false,"output_buffer_timeout":-2}`, nil, "E_BAD_BODY IDENTIFY output buffer timeout (-2) is invalid"},
 		{`{"msg_timeout":1000}`, func(s *Settings) { s.MsgTimeout = time.Second }, ""},
 		{`{"msg_timeout":999}`, nil, "E_BAD_BODY IDENTIFY msg timeout (999) is invalid"},
 		{`{"msg_timeout":-1}`, nil, "E_BAD_BODY IDENTIFY msg timeout (-1) is invalid"},

@@ -62,9 +62,6 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 	if err != nil {
 		return err
 	}
-	if about.Config.Ordered && partition == host.AnyPartition && len(about.Partitions) > 1 {
-		return nsq.Errorf(failure.BadPartition, "topic partition is not valid: an ordered topic needs one")
-	}
 	defer p.shrink()
 	out := outgoing{verb: cmd.Verb, topic: t, partition: partition, bytes: size}
 	if many {
