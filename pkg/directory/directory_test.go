@@ -516,6 +516,13 @@ func TestNewTopicWaitsForLeaderThatStarts(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("a leader that does not answer delays a new topic by %v", took)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), convergeRetry/2)
+		defer cancel()
+		began = time.Now()
+		d.leaders.spread(ctx, "u", 0)
+		if took := time.Since(began); took > convergeRetry/2 {
+			t.Errorf("a request that has ended waits for a leader for %v", took)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -123,10 +124,12 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 			if err != nil {
 				d.complaints.Warn(d.o.Logger, time.Now(), "leader has not applied the metadata yet; it will retry", "topic", name, "error", err)
 			}
-			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries || ctx.Err() != nil {
+			if err != nil || len(silent) == 0 || time.Since(began) >= spreadRetries {
 				return
 			}
-			time.Sleep(convergeRetry)
+			if !beat.Pause(ctx, convergeRetry) {
+				return
+			}
 		}
 	}
 }
