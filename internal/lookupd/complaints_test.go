@@ -2,12 +2,15 @@ package lookupd
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestBadClientsDoNotFillTheLog(t *testing.T) {
@@ -44,4 +47,36 @@ func TestBadClientsDoNotFillTheLog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// full is a listener of a process that has no descriptor left.
+type full struct {
+	net.Listener
+	tries int
+}
+
+// Accept implements net.Listener.
+func (l *full) Accept() (net.Conn, error) {
+	l.tries++
+	return nil, syscall.EMFILE
+}
+
+// Close implements net.Listener.
+func (l *full) Close() error { return nil }
+
+// Without descriptors, connections are tried again after pauses, which do not use up a processor.
+func TestServerWithoutDescriptorsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var logged bytes.Buffer
+		l := &full{}
+		srv := &Server{Directory: NewDirectory(0, 0), Log: slog.New(slog.NewTextHandler(&logged, nil))}
+		if err := srv.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+		if l.tries > 100 || !strings.Contains(logged.String(), "cannot accept connection") {
+			t.Errorf("%d tries, logged %s", l.tries, &logged)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/complaint"
 )
 
@@ -20,6 +21,11 @@ const (
 	maxConnections = 10_000
 	lingerTimeout  = 250 * time.Millisecond
 	lingerBytes    = 64 << 10
+
+	// A connection that cannot be accepted, for lack of a descriptor, stays in the queue: the next attempt would
+	// fail at once. These bound the pause before it.
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
 )
 
 // Server speaks V1 with nodes.
@@ -47,7 +53,7 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	places := make(chan struct{}, maxConnections)
-	for {
+	for pause := minAcceptPause; ; {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
 			if err == nil {
@@ -57,11 +63,15 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		if err != nil {
 			var temporary interface{ Temporary() bool }
-			if errors.As(err, &temporary) && temporary.Temporary() {
-				continue
+			if !errors.As(err, &temporary) || !temporary.Temporary() {
+				return err
 			}
-			return err
+			srv.complaints.Warn(srv.Log, time.Now(), "cannot accept connection; retrying", "error", err, "retry_in", pause)
+			beat.Pause(ctx, pause)
+			pause = min(2*pause, maxAcceptPause)
+			continue
 		}
+		pause = minAcceptPause
 		select {
 		case places <- struct{}{}:
 		default:
