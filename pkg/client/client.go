@@ -129,6 +129,9 @@ func (c *Client) begin(ctx context.Context, k *call) error {
 	if err := c.check(k); err != nil {
 		return c.refuse(k, err)
 	}
+	if ctx.Err() != nil {
+		return c.refuse(k, context.Cause(ctx))
+	}
 	c.dedup.assign(k)
 	k.bytes = k.size()
 	if k.bytes > c.budget.max {

@@ -142,6 +142,20 @@ func (cn *conn) end(why error) {
 	_ = cn.nc.Close() // the connection is no longer used
 }
 
+// lastRead is for how long a connection is still read that can no longer be written to.
+const lastRead = time.Second
+
+// endSoon ends the connection because of a failed write, but reads what the broker may have said before: it
+// closes the connection after some errors, such as that of a message which is too big, without reading the rest.
+func (cn *conn) endSoon(why error) {
+	cn.mu.Lock()
+	if cn.err == nil {
+		cn.err = why
+	}
+	cn.mu.Unlock()
+	time.AfterFunc(lastRead, func() { cn.end(why) })
+}
+
 func (cn *conn) reason() error {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -193,7 +207,7 @@ func (cn *conn) writeAll() {
 		cn.calls.markSent()
 		cn.mu.Unlock()
 		if err := cn.write(batch); err != nil {
-			cn.end(err)
+			cn.endSoon(err)
 			return
 		}
 		if cap(batch) > keptBuffer {

@@ -393,7 +393,8 @@ func (x *Consumer) Err() error {
 // Close accepts no more messages, requeues those that were not delivered to the program, waits
 // until all others are finished or requeued and the broker has confirmed that, and disconnects. If
 // ctx ends first, Close disconnects at once and returns the cause; unanswered messages are
-// redelivered. A second call waits like the first.
+// redelivered. A second call waits like the first. A handler that calls Close waits for itself: it should end
+// the context of Run instead.
 func (x *Consumer) Close(ctx context.Context) error {
 	x.beginToLeave()
 	defer x.client.forget(x)

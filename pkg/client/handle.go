@@ -35,22 +35,28 @@ func (x *Consumer) Run(ctx context.Context, handle Handler) error {
 	return x.Err()
 }
 
-// handle handles one message and answers it. done stops its touches.
+// errGone is the error of a handler that ended its goroutine (runtime.Goexit), as FailNow does in tests.
+var errGone = errors.New("handler ended its goroutine")
+
+// handle handles one message and answers it, also if the handler ends the goroutine. done stops its touches.
 func (x *Consumer) handle(ctx context.Context, m *Message, done func(), handle Handler) {
-	err := guarded(ctx, m, handle)
-	done()
-	wait, asked := errors.AsType[*later](err)
-	switch {
-	case m.Answered():
-	case err == nil:
-		_ = m.Finish() // on failure the message is redelivered anyway
-	case asked:
-		_ = m.Requeue(wait.delay)
-	default:
-		_ = m.Requeue(x.cfg.requeueDelay(m.Attempts))
-		x.client.cfg.log.Warn("handler failed; message requeued", "topic", x.topic, "channel", x.channel, "id", m.ID.String(), "attempts", m.Attempts, "error", err)
-	}
-	x.judge(err != nil && !asked)
+	err := errGone
+	defer func() {
+		done()
+		wait, asked := errors.AsType[*later](err)
+		switch {
+		case m.Answered():
+		case err == nil:
+			_ = m.Finish() // on failure the message is redelivered anyway
+		case asked:
+			_ = m.Requeue(wait.delay)
+		default:
+			_ = m.Requeue(x.cfg.requeueDelay(m.Attempts))
+			x.client.cfg.log.Warn("handler failed; message requeued", "topic", x.topic, "channel", x.channel, "id", m.ID.String(), "attempts", m.Attempts, "error", err)
+		}
+		x.judge(err != nil && !asked)
+	}()
+	err = guarded(ctx, m, handle)
 }
 
 // guarded calls the handler and converts a panic to an error.

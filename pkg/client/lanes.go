@@ -110,8 +110,10 @@ func runByKey(ctx context.Context, x *Consumer, handle Handler) error {
 				if !ok {
 					return
 				}
-				w.handle(ctx, x, handle)
-				l.release(w)
+				func() {
+					defer l.release(w) // also if the handler ends this goroutine
+					w.handle(ctx, x, handle)
+				}()
 			}
 		})
 	}

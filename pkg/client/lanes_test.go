@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -293,5 +294,44 @@ func BenchmarkLanes(b *testing.B) {
 		l.add(waiting{key: keys[rand.IntN(len(keys))]}, nil)
 		w, _ := l.next()
 		l.release(w)
+	}
+}
+
+// A handler that ends its goroutine, as FailNow of a test does, fails its message: it is neither touched for
+// ever, nor does it hold up its key.
+func TestHandlerThatEndsItsGoroutineFailsItsMessage(t *testing.T) {
+	for name, order := range map[string][]ConsumerOption{"one by one": nil, "by key": {WithKeyOrder(firstByte)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := one(t, func(p peer) {
+					p.subscribed("RDY 2\n")
+					p.message("0000000000000001", "a")
+					p.expect("REQ 0000000000000001 0\n")
+					p.message("0000000000000002", "a")
+					p.expect("FIN 0000000000000002\nRDY 0\nCLS\n")
+					p.send(0, "CLOSE_WAIT")
+					p.drain()
+				})
+				c := f.client([]string{node})
+				options := []ConsumerOption{WithMaxInFlight(2), WithConcurrency(2), WithAutoTouch(), WithBackoff(0, 0), WithRequeueDelay(0, 0)}
+				x, err := c.Subscribe("t", "c", append(options, order...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, enough := context.WithCancel(t.Context())
+				handled := 0
+				err = x.Run(ctx, func(context.Context, *Message) error {
+					if handled++; handled == 1 {
+						runtime.Goexit()
+					}
+					enough()
+					return nil
+				})
+				if err != nil || handled != 2 {
+					t.Errorf("%d handled, %v", handled, err)
+				}
+				f.end(c)
+			})
+		})
 	}
 }

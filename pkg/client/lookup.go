@@ -48,8 +48,24 @@ func (l *lookups) producers(ctx context.Context, topic string) ([]string, error)
 // nodes returns the host:port of all nodes.
 func (l *lookups) nodes(ctx context.Context) ([]string, error) { return l.ask(ctx, "/nodes") }
 
-// slowLookup is how much longer than the first response the others may take.
-const slowLookup = 500 * time.Millisecond
+// How much longer than the first response that names nodes, and than the first one that names none, the
+// others may take: a lookup that has just started knows no topic.
+const (
+	slowLookup  = 500 * time.Millisecond
+	emptyLookup = 2 * time.Second
+)
+
+// patience returns how long to wait for further responses after one. After an empty one it leaves half of
+// the time for what the caller does next.
+func patience(ctx context.Context, empty bool) time.Duration {
+	if !empty {
+		return slowLookup
+	}
+	if end, limited := ctx.Deadline(); limited {
+		return min(emptyLookup, time.Until(end)/2)
+	}
+	return emptyLookup
+}
 
 // ask queries all lookups at the same time, so that one that hangs does not prevent the others from
 // answering, and merges their responses. It fails only if none answers.
@@ -61,7 +77,7 @@ func (l *lookups) ask(ctx context.Context, path string) ([]string, error) {
 	for i, base := range l.cfg.lookups {
 		asking.Go(func() {
 			if found[i], errs[i] = l.askOne(ctx, base+path); errs[i] == nil {
-				time.AfterFunc(slowLookup, cancel)
+				time.AfterFunc(patience(ctx, len(found[i]) == 0), cancel)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -121,6 +122,76 @@ func TestHangingLookupDoesNotHideTheOthers(t *testing.T) {
 		if found, err := l.producers(ctx, "t"); err != nil || fmt.Sprint(found) != "[b:1 c:1]" || time.Since(began) > time.Second {
 			t.Errorf("%v, %v after %v", found, err, time.Since(began))
 		}
+	})
+}
+
+// A lookup that has just started knows no topic, and answers before those that do.
+func TestEmptyLookupDoesNotHideTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lookup := fakeLookup(func(r *http.Request) (*http.Response, error) {
+			switch r.URL.Host {
+			case "empty":
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+			case "slow":
+				time.Sleep(time.Second)
+				return named("b")
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		for _, tc := range []struct {
+			other, want string
+			most        time.Duration
+		}{{"http://slow", "[b:1]", time.Second}, {"http://hangs", "[]", emptyLookup}} {
+			l := &lookups{cfg: &config{lookups: []string{"http://empty", tc.other}, http: &http.Client{Transport: lookup}}}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			began := time.Now()
+			found, err := l.producers(ctx, "t")
+			cancel()
+			if err != nil || fmt.Sprint(found) != tc.want || time.Since(began) > tc.most {
+				t.Errorf("%s: %v, %v after %v", tc.other, found, err, time.Since(began))
+			}
+		}
+	})
+}
+
+// A node whose machine is off, and a lookup that does not answer, delay a publish only a little while
+// another node accepts it.
+func TestHangingNodeDelaysNoPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) {
+			p.greet("OK")
+			p.expect("PUB t\n")
+			p.body()
+			p.ok()
+			p.drain()
+		})
+		hangs := func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "off") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return f.dial(ctx, network, address)
+		}
+		lookup := fakeLookup(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		c := f.client([]string{"off1:1", "off2:1", node, "http://lookup"}, WithDialer(hangs), lookup.http())
+		for i, l := range c.router.any { // the node that accepts is tried last
+			if l.address == node {
+				last := len(c.router.any) - 1
+				c.router.any[i], c.router.any[last] = c.router.any[last], l
+			}
+		}
+		began := time.Now()
+		if err := c.Publish(t.Context(), "t", []byte("x")); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > DefaultDialTimeout/2+2*nextDial {
+			t.Errorf("published after %v", took)
+		}
+		f.end(c)
 	})
 }
 

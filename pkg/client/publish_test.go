@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -235,6 +236,9 @@ func TestContextEndsPublishWithItsOutcome(t *testing.T) {
 		if err := c.Publish(ctx, "t", []byte("x")); !errors.Is(err, ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("sent and not answered: %v", err)
 		}
+		if err := c.Publish(ctx, "t", []byte("x")); !errors.Is(err, ErrRefused) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("begun after the end of its context: %v", err)
+		}
 		nobody := newFakeNet(t, nil)
 		lonely := nobody.client([]string{"nobody:1"})
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -253,6 +257,39 @@ func TestContextEndsPublishWithItsOutcome(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
+}
+
+// A broker may refuse a message by its size, and close the connection without reading the body.
+func TestErrorBeforeTheEndOfABodyIsRead(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		p := peer{t, nc, bufio.NewReaderSize(nc, 64)}
+		p.greet("OK")
+		p.expect("PUB t\n")
+		p.fails("E_BAD_MESSAGE PUB message too big")
+		_ = nc.Close() // with unread data: the client's writes fail
+	}()
+	c, err := New([]string{l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var said *ServerError
+	if err := c.Publish(ctx, "t", make([]byte, 8<<20)); !errors.As(err, &said) || !errors.Is(err, ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestUnreachableBrokersAreRefusedAndNamed(t *testing.T) {

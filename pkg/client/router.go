@@ -97,22 +97,65 @@ func (r *router) leadersLocked(topic string) []*link {
 // connect returns a connection for a topic: to one of its leaders, else to any node.
 func (r *router) connect(ctx context.Context, topic string) (*conn, error) {
 	r.refresh(ctx, topic)
-	var errs []error
 	candidates := r.candidates(topic)
 	for _, l := range candidates {
 		if cn := l.live(); cn != nil {
 			return cn, nil
 		}
 	}
-	for _, l := range candidates {
-		cn, err := l.connect(ctx)
-		if err == nil {
-			r.prefer(l)
-			return cn, nil
-		}
-		errs = append(errs, err)
+	cn, err := r.dialAny(ctx, candidates)
+	if err != nil {
+		r.hint(topic)
 	}
-	r.hint(topic)
+	return cn, err
+}
+
+// nextDial is how long a node may take to accept a connection before the next one is tried as well.
+const nextDial = 250 * time.Millisecond
+
+// dialed is the result of connecting to one of several nodes.
+type dialed struct {
+	link *link
+	cn   *conn
+	err  error
+}
+
+// dialAny connects to the first of the links that accepts. A node that neither accepts nor refuses, as one
+// whose machine is off, must not use up the time for the others: after nextDial, the next is tried too.
+func (r *router) dialAny(ctx context.Context, left []*link) (*conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan dialed, len(left))
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var errs []error
+	for pending := 0; len(left) > 0 || pending > 0; {
+		due := next.C
+		if len(left) == 0 {
+			due = nil
+		}
+		select {
+		case <-due:
+			l := left[0]
+			left = left[1:]
+			if !r.client.start(func() {
+				cn, err := l.connect(ctx)
+				results <- dialed{l, cn, err}
+			}) {
+				return nil, notReachable([]error{ErrClosed})
+			}
+			pending++
+			next.Reset(nextDial)
+		case d := <-results:
+			if d.err == nil {
+				r.prefer(d.link)
+				return d.cn, nil
+			}
+			errs = append(errs, d.err)
+			pending--
+			next.Reset(0)
+		}
+	}
 	return nil, notReachable(errs)
 }
 
@@ -152,11 +195,14 @@ func (r *router) hint(topic string) {
 	}
 }
 
-// refresh queries the leaders of a topic if they are unknown or outdated.
+// refresh queries the leaders of a topic if they are unknown or outdated. Lookups that hang take at most
+// half of the time for an attempt: a known node may still accept the publish.
 func (r *router) refresh(ctx context.Context, topic string) {
 	if r.lookup == nil || !r.claim(topic, time.Now()) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.client.cfg.dialTimeout/2)
+	defer cancel()
 	leaders, err := r.lookup.producers(ctx, topic)
 	if err != nil {
 		r.client.cfg.log.Warn("lookup failed; publishing continues to known nodes", "topic", topic, "error", err)
