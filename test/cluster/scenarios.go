@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
@@ -35,9 +36,9 @@ var scenarios = []scenario{
 	{name: "pause-controller", about: "SIGSTOP the leader of the metadata", run: pauseRole((*stage).controller)},
 	{name: "pause-long", about: "SIGSTOP a leader and a follower, for 10 s and for 30 s", long: true, run: pauseLong},
 	{name: "starved", about: "all nodes run late, as on a machine that has no time for them", busy: true, run: playStarved},
-	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff((*network).isolate)},
-	{name: "cut-one-way", about: "the leader of partition 0 receives from all nodes, and no node receives from it", network: true, run: cutOff((*network).mute)},
-	{name: "cut-deaf", about: "all nodes receive from the leader of partition 0, and it receives from none", network: true, run: cutOff((*network).deafen)},
+	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff(true, true)},
+	{name: "cut-one-way", about: "the leader of partition 0 receives from all nodes, and no node receives from it", network: true, run: cutOff(true, false)},
+	{name: "cut-deaf", about: "all nodes receive from the leader of partition 0, and it receives from none", network: true, run: cutOff(false, true)},
 	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "mixed-versions", about: "from the release before to this one, back, and up for good; no publish may fail", graceful: true, previous: true, limit: 5 * time.Minute, setup: installPrevious, run: mixedVersions},
@@ -166,8 +167,8 @@ func pauseNode(st *stage, n *nodes.Node, d time.Duration) error {
 	return st.recovered()
 }
 
-// cutOff cuts links of the leader for a while.
-func cutOff(how func(*network, int) error) func(*stage) error {
+// cutOff drops what the leader sends to or receives from the other nodes, for a while.
+func cutOff(sent, received bool) func(*stage) error {
 	return func(st *stage) error {
 		n, err := partitionLeader(st)
 		if err != nil {
@@ -175,12 +176,11 @@ func cutOff(how func(*network, int) error) func(*stage) error {
 		}
 		i := slices.Index(st.c.Nodes, n)
 		st.disturb("%s: %s", st.s.name, n.ID)
-		if err := how(st.net, i); err != nil {
-			return err
-		}
+		st.net.Around(i, sent, received, network.Weather{Cut: true})
 		st.wait(2*time.Second + st.random())
 		st.note("heal")
-		return st.net.heal()
+		st.net.Heal()
+		return nil
 	}
 }
 
@@ -201,12 +201,13 @@ func cutQuorum(st *stage) error {
 		}
 		leader := st.c.Node(p.Leader)
 		st.disturb("cut %s, which leads partition %d, off from %s, which leads the metadata", leader.ID, p.Partition, controller.ID)
-		if err := st.net.cut(slices.Index(st.c.Nodes, leader), slices.Index(st.c.Nodes, controller)); err != nil {
-			return err
-		}
+		a, b := slices.Index(st.c.Nodes, leader), slices.Index(st.c.Nodes, controller)
+		st.net.Set(a, b, network.Weather{Cut: true})
+		st.net.Set(b, a, network.Weather{Cut: true})
 		st.wait(2*time.Second + st.random())
 		st.note("heal")
-		return st.net.heal()
+		st.net.Heal()
+		return nil
 	}
 	return errors.New("the metadata leader leads all partitions")
 }

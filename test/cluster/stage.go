@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
+	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
 	"github.com/brokerd/brokerd/test/traffic"
 )
@@ -41,8 +42,8 @@ type stage struct {
 	s   scenario
 	rng *rand.Rand
 	c   *nodes.Cluster
-	net *network // nil: the nodes use this machine's addresses
-	l   *load    // nil: the scenario brings its own load
+	net *network.Network // nil: the nodes use this machine's addresses
+	l   *load            // nil: the scenario brings its own load
 
 	authority *nodes.Authority // issues the nodes' certificates; nil: they have none
 
@@ -60,11 +61,11 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 	var err error
 	n := cmp.Or(s.nodes, o.nodes)
 	if s.network {
-		st.net, err = newNetwork(n)
+		st.net, err = network.New(n, o.seed)
 		if err != nil {
 			return st, err
 		}
-		opts.Nodes, opts.Wrap = st.net.addresses(), st.net.wrap
+		opts.Nodes, opts.Wrap = st.net.Addresses(), st.net.Wrap
 		secret := filepath.Join(dir, "secret") // nodes that listen beyond loopback need one
 		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of seed %d", o.seed), 0o600); err != nil {
 			return st, err
