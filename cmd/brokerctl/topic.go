@@ -360,6 +360,7 @@ to restore deletes the new topic in the same step; it can be restored likewise.`
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
 	cmd.Flags().BoolVar(&replace, "replace", false, "replace the topic that has the name now; requires --incarnation")
+	planVar(cmd, &which.DryRun)
 	return cmd
 }
 

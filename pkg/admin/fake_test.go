@@ -170,6 +170,13 @@ func (f fakePlans) PlanPartitions(_ context.Context, name string, total int) (*m
 	return &t, nil
 }
 
+func (f fakePlans) PlanRestore(_ context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
+	if t := f.topics[c.Name]; t != nil {
+		return t, nil
+	}
+	return nil, failure.NotInTrash
+}
+
 func (f fakePlans) PlanChannel(_ context.Context, c meta.Command) (*meta.Topic, error) {
 	name, ch := "", meta.Channel{}
 	switch c := c.(type) {

@@ -151,3 +151,33 @@ func TestPlansAreRefusedForWhatRefusesChanges(t *testing.T) {
 		t.Errorf("on a full disk: %v", err)
 	}
 }
+
+// TestRestoreIsPlanned plans the restore of a deleted topic, and of one whose name another topic has.
+func TestRestoreIsPlanned(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2")
+	b, plans := l.at("n1"), operate.Planner{Node: l.at("n1").Node}
+	if _, err := plans.PlanRestore(t.Context(), meta.RestoreTopic{Name: "t"}); !errors.Is(err, failure.NotInTrash) {
+		t.Errorf("a topic that was never there: %v", err)
+	}
+	old, err := b.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 2, Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Directory.DeleteTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if planned, err := plans.PlanRestore(t.Context(), meta.RestoreTopic{Name: "t"}); err != nil || len(planned.Partitions) != 2 || l.store.Topic("t") != nil {
+		t.Errorf("a deleted topic: %+v, %v; there is %+v", planned, err, l.store.Topic("t"))
+	}
+	now, err := b.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plans.PlanRestore(t.Context(), meta.RestoreTopic{Name: "t"}); !errors.Is(err, failure.NameTaken) {
+		t.Errorf("beside another of the name: %v", err)
+	}
+	c := meta.RestoreTopic{Name: "t", Incarnation: old.Incarnation, Replaces: now.Incarnation}
+	if planned, err := plans.PlanRestore(t.Context(), c); err != nil || len(planned.Partitions) != 2 || l.store.Topic("t").Incarnation != now.Incarnation {
+		t.Errorf("instead of another: %+v, %v", planned, err)
+	}
+}

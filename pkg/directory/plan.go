@@ -76,6 +76,11 @@ func (p Plans) Channel(ctx context.Context, c meta.Command) (*meta.Topic, error)
 	return p.try(ctx, c)
 }
 
+// Restore plans Trash.Restore.
+func (p Plans) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
+	return p.try(ctx, c)
+}
+
 // try applies commands to a copy of the metadata, and returns the topic of the last one.
 func (p Plans) try(ctx context.Context, commands ...meta.Command) (*meta.Topic, error) {
 	s := p.Of.o.Meta.View().Snapshot()

@@ -82,6 +82,11 @@ func (p Planner) PlanChannel(ctx context.Context, c meta.Command) (*meta.Topic, 
 	})
 }
 
+// PlanRestore plans the restore of a deleted topic.
+func (p Planner) PlanRestore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
+	return p.plan(func(d directory.Plans) (*meta.Topic, error) { return d.Restore(ctx, c) })
+}
+
 func (p Planner) plan(f func(directory.Plans) (*meta.Topic, error)) (*meta.Topic, error) {
 	if _, err := decidable(p.Node); err != nil {
 		return nil, err

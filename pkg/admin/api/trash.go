@@ -33,6 +33,7 @@ type RestoreTopic struct {
 	// Replaces is the topic that has the name now, which is deleted in one step with the restore. It needs
 	// Incarnation. 0: none is.
 	Replaces uint64 `json:"replaces,omitempty"`
+	DryRun   bool   `json:"dry_run,omitempty"` // only return the topic that would be restored
 }
 
 // Trash is the deleted topics of a cluster.

@@ -38,6 +38,7 @@ type Plans interface {
 	PlanAlter(ctx context.Context, name string, change func(*meta.TopicConfig)) (*meta.Topic, error)
 	PlanPartitions(ctx context.Context, name string, total int) (*meta.Topic, error)
 	PlanChannel(ctx context.Context, c meta.Command) (*meta.Topic, error)
+	PlanRestore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error)
 	MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -64,7 +65,16 @@ func (v trashAPI) restore(r *http.Request) (answer, error) {
 	if req.Replaces != 0 && req.Incarnation == 0 {
 		return answer{}, api.Errorf(failure.Invalid, "replaces needs the incarnation of the topic to restore: see GET /v1/deleted")
 	}
-	t, err := v.trash.Restore(r.Context(), meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replaces: meta.Incarnation(req.Replaces)})
+	web.ActOf(r.Context()).DryRun = req.DryRun
+	c := meta.RestoreTopic{Name: name, Incarnation: meta.Incarnation(req.Incarnation), Replaces: meta.Incarnation(req.Replaces)}
+	if req.DryRun {
+		t, err := v.topics.plans.PlanRestore(r.Context(), c)
+		if err != nil {
+			return answer{}, err
+		}
+		return success(v.topics.planned(t))
+	}
+	t, err := v.trash.Restore(r.Context(), c)
 	if err != nil {
 		return answer{}, err
 	}
