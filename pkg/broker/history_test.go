@@ -446,8 +446,14 @@ func TestReplacingChannelUsesTheOldestSavedPosition(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	history := func() []*meta.Saved { return meta.HistoryOf(l.store.View()).Of(l.store.Topic("t"), "c") }
+	before := history()
+	deleted := before[len(before)-1]
 	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", true); err != nil {
 		t.Fatal(err)
+	}
+	if last := history()[0]; deleted.Verb != operate.SavedDelete || last.Verb != "restore" || last.Restores != deleted.Index {
+		t.Errorf("deleted at %+v, the restore saved %+v: a repetition would not find what to restore", deleted, last)
 	}
 	if got := l.subscribe("t", "c", 0).take(1); got != "a" { // the other one was skipped meanwhile
 		t.Errorf("got %q", got)
