@@ -45,7 +45,7 @@ type Channel struct {
 	Spins     channel.Spins    // messages that consumers requeue at once
 	Flow      flow.Meter       // rates of messages, recorded by Measure
 	Selection filter.Selection // chooses the channel's messages
-	Failed    channel.Failed   // outcomes of exhausted messages
+	Failed    failed           // outcomes of exhausted messages
 	bounded   atomic.Bool      // attempts are bounded
 	limit     atomic.Pointer[policy.Limit]
 	keys      keyScan
@@ -57,7 +57,7 @@ type Channel struct {
 	tags      channel.Tags // requested by consumers
 	waiting   waitlist
 	lastID    uint64 // of the last consumer
-	departed  channel.Departed
+	departed  departed
 	limited   bool                          // limit delayed a consumer
 	armed     bool                          // ticks have been requested
 	finishing channel.Finishings[*Consumer] // FINs that other replicas have yet to store; those without a consumer are skipped messages

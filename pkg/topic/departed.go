@@ -1,4 +1,4 @@
-package channel
+package topic
 
 import (
 	"sync/atomic"
@@ -8,16 +8,16 @@ import (
 // keepDeparted is how many departed consumers are remembered by name.
 const keepDeparted = 64
 
-// Departed remembers the consumers that left last, to name the last consumer of a message. The zero
+// departed remembers the consumers that left last, to name the last consumer of a message. The zero
 // value is empty. It is not safe for concurrent use.
-type Departed struct {
+type departed struct {
 	ids   []uint64
 	names []string
 	last  time.Time
 }
 
 // Add records a consumer that left now.
-func (d *Departed) Add(id uint64, name string, now time.Time) {
+func (d *departed) Add(id uint64, name string, now time.Time) {
 	d.last = now
 	if len(d.ids) == keepDeparted {
 		d.ids, d.names = d.ids[1:], d.names[1:]
@@ -26,7 +26,7 @@ func (d *Departed) Add(id uint64, name string, now time.Time) {
 }
 
 // Name returns the name of a consumer; "" if it is no longer known.
-func (d *Departed) Name(id uint64) string {
+func (d *departed) Name(id uint64) string {
 	for i, was := range d.ids {
 		if was == id {
 			return d.names[i]
@@ -36,18 +36,18 @@ func (d *Departed) Name(id uint64) string {
 }
 
 // Last returns the name of the consumer that left last, and when; the zero time if none did.
-func (d *Departed) Last() (name string, at time.Time) {
+func (d *departed) Last() (name string, at time.Time) {
 	if len(d.names) == 0 {
 		return "", time.Time{}
 	}
 	return d.names[len(d.names)-1], d.last
 }
 
-// Failed counts the outcomes of exhausted messages. Its methods are safe for concurrent use.
-type Failed struct{ deadLettered, dropped atomic.Uint64 }
+// failed counts the outcomes of exhausted messages. Its methods are safe for concurrent use.
+type failed struct{ deadLettered, dropped atomic.Uint64 }
 
 // Count counts a message that was moved to another topic, or only finished.
-func (f *Failed) Count(deadLettered bool) {
+func (f *failed) Count(deadLettered bool) {
 	if deadLettered {
 		f.deadLettered.Add(1)
 	} else {
@@ -56,7 +56,7 @@ func (f *Failed) Count(deadLettered bool) {
 }
 
 // DeadLettered returns how many were moved to another topic.
-func (f *Failed) DeadLettered() uint64 { return f.deadLettered.Load() }
+func (f *failed) DeadLettered() uint64 { return f.deadLettered.Load() }
 
 // Dropped returns how many were only finished.
-func (f *Failed) Dropped() uint64 { return f.dropped.Load() }
+func (f *failed) Dropped() uint64 { return f.dropped.Load() }

@@ -1,4 +1,4 @@
-package channel
+package topic
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestConsumerThatLeftLastIsKnown(t *testing.T) {
-	var d Departed
+	var d departed
 	if name, left := d.Last(); name != "" || !left.IsZero() {
 		t.Errorf("without departures: %s, %v", name, left)
 	}
