@@ -318,7 +318,8 @@ func TestHandlerThatEndsItsGoroutineFailsItsMessage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, enough := context.WithCancel(t.Context())
+				ctx, enough := context.WithTimeout(t.Context(), time.Hour)
+				defer enough()
 				handled := 0
 				err = x.Run(ctx, func(context.Context, *Message) error {
 					if handled++; handled == 1 {

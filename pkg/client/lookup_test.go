@@ -133,8 +133,11 @@ func TestEmptyLookupDoesNotHideTheOthers(t *testing.T) {
 			case "empty":
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 			case "slow":
-				time.Sleep(time.Second)
-				return named("b")
+				select {
+				case <-time.After(time.Second):
+					return named("b")
+				case <-r.Context().Done():
+				}
 			}
 			<-r.Context().Done()
 			return nil, r.Context().Err()

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,37 +259,36 @@ func TestContextEndsPublishWithItsOutcome(t *testing.T) {
 	})
 }
 
-// A broker may refuse a message by its size, and close the connection without reading the body.
+// narrowConn is a connection whose long writes fail, as when the other end has closed it.
+type narrowConn struct{ net.Conn }
+
+// Write implements net.Conn.
+func (c narrowConn) Write(p []byte) (int, error) {
+	if len(p) > 1000 {
+		return 0, syscall.EPIPE
+	}
+	return c.Conn.Write(p)
+}
+
+// A broker may refuse a message by its size, and close the connection without reading the body: what it said is
+// read although the write has failed.
 func TestErrorBeforeTheEndOfABodyIsRead(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		nc, err := l.Accept()
-		if err != nil {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) {
+			p.greet("OK")
+			time.Sleep(10 * time.Millisecond)
+			p.fails("E_BAD_MESSAGE PUB message too big")
+		})
+		c := f.client([]string{node}, WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			nc, err := f.dial(ctx, network, address)
+			return narrowConn{nc}, err
+		}))
+		var said *ServerError
+		if err := c.Publish(t.Context(), "t", make([]byte, 2000)); !errors.As(err, &said) || !errors.Is(err, ErrRefused) {
+			t.Errorf("%v", err)
 		}
-		p := peer{t, nc, bufio.NewReaderSize(nc, 64)}
-		p.greet("OK")
-		p.expect("PUB t\n")
-		p.fails("E_BAD_MESSAGE PUB message too big")
-		_ = nc.Close() // with unread data: the client's writes fail
-	}()
-	c, err := New([]string{l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var said *ServerError
-	if err := c.Publish(ctx, "t", make([]byte, 8<<20)); !errors.As(err, &said) || !errors.Is(err, ErrRefused) {
-		t.Errorf("%v", err)
-	}
-	if err := c.Close(ctx); err != nil {
-		t.Error(err)
-	}
+		f.end(c)
+	})
 }
 
 func TestUnreachableBrokersAreRefusedAndNamed(t *testing.T) {
