@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
 )
@@ -40,6 +42,8 @@ var scenarios = []scenario{
 	{name: "cut-one-way", about: "the leader of partition 0 receives from all nodes, and no node receives from it", network: true, run: cutOff(true, false)},
 	{name: "cut-deaf", about: "all nodes receive from the leader of partition 0, and it receives from none", network: true, run: cutOff(false, true)},
 	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
+	{name: "distant", about: "80 ms between nodes, 5% of the packets are lost, others are repeated or overtaken", network: true, run: endure(distant, nil)},
+	{name: "narrow", about: "1 Mbit/s to and from a follower", network: true, run: endure(narrow, follower)},
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "mixed-versions", about: "from the release before to this one, back, and up for good; no publish may fail", graceful: true, previous: true, limit: 5 * time.Minute, setup: installPrevious, run: mixedVersions},
 	{name: "mixed-kills", about: "nodes of two releases, of which leaders are killed while a follower lags", previous: true, setup: installPrevious, run: mixedKills},
@@ -181,6 +185,49 @@ func cutOff(sent, received bool) func(*stage) error {
 		st.note("heal")
 		st.net.Heal()
 		return nil
+	}
+}
+
+// Networks that are bad for a while, and for how long.
+var (
+	distant = network.Weather{Delay: 80 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05, Duplicate: 0.02}
+	narrow  = network.Weather{Delay: 20 * time.Millisecond, Rate: 125_000}
+)
+
+const badTime = 15 * time.Second
+
+// endure makes the network bad between all nodes, or around one. Publishing continues, and there are few elections.
+func endure(is network.Weather, role func(*stage) (*nodes.Node, error)) func(*stage) error {
+	return func(st *stage) error {
+		before, err := counted(st, "brokerd_raft_term")
+		if err != nil {
+			return err
+		}
+		st.disturb("%s: %+v", st.s.name, is)
+		if role == nil {
+			st.net.Everywhere(is)
+		} else {
+			n, err := role(st)
+			if err != nil {
+				return err
+			}
+			st.net.Around(slices.Index(st.c.Nodes, n), true, true, is)
+		}
+		for end := time.Now().Add(badTime); time.Now().Before(end) && st.ctx.Err() == nil; {
+			st.wait(badTime / 3)
+			st.l.Tell(func(_ *audit.Audit, now time.Duration) {
+				if now-st.l.gap.last > badTime/3 {
+					err = fmt.Errorf("no publish was acknowledged for %v", now-st.l.gap.last)
+				}
+			})
+		}
+		st.note("heal")
+		st.net.Heal()
+		after, e := counted(st, "brokerd_raft_term")
+		if elections := (after - before) / len(st.c.Nodes); err == nil && elections > electionsBorne {
+			err = fmt.Errorf("the metadata leader changed %d times, the maximum is %d", elections, electionsBorne)
+		}
+		return errors.Join(err, e)
 	}
 }
 
