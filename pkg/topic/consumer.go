@@ -50,7 +50,7 @@ type Consumer struct {
 	tags  channel.Tags // of the channel at the time of the take
 	// madeRoom means that consumers which had sorted too many messages for others can continue.
 	madeRoom bool
-	message  record.Message // the one read last
+	message  record.Message // the one read last, during a Take
 
 	probe     processing.Probe     // measures how long messages are processed
 	published processing.Published // empty if the channel keeps no times
@@ -143,6 +143,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			return 0, nil
 		}
 		sent, err := k.emitTaken(now, emit)
+		k.message = record.Message{} // it would keep its batch in memory
 		k.reportUndelivered(now)
 		if errors.Is(err, failure.NoMemory) {
 			k.at.Rest()

@@ -7,6 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/reading"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -202,7 +203,10 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	arm, moves := c.armLocked(), c.moves
 	c.mu.Unlock()
 	c.arm(arm)
-	defer k.at.Rest()
+	defer func() {
+		k.message = record.Message{}
+		k.at.Rest()
+	}()
 	for i, x := range d.taken {
 		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves, Origin: x.Offset}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {

@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -56,6 +59,42 @@ func TestConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 			t.Errorf("%d bytes are charged of a consumer that has left", got)
 		}
 	}
+}
+
+// TestIdleConsumerFreesLargeBatch: a consumer that waits for its client pays for no memory, and must not keep any
+// reachable either. The message that it read last points into the batch.
+func TestIdleConsumerFreesLargeBatch(t *testing.T) {
+	b := newBench(t)
+	b.o.TailBytes = -1
+	b.restart()
+	c := b.channel("c", 1)
+	c.Configure(ChannelOptions{})
+	RetriesOf(c).SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Drop}, nil)
+	b.p.o.Exhausted = func(*Channel) {}
+	r, d := b.join(c), RetriesOf(c).NewDisposer()
+	b.publishBulky(0, 8)
+	var read weak.Pointer[byte]
+	freed := func(whose string) {
+		t.Helper()
+		for range 2 {
+			runtime.GC()
+		}
+		if read.Value() != nil {
+			t.Errorf("the batch of %s is reachable after it has been read", whose)
+		}
+	}
+	keep := func(m *Delivery) { read = weak.Make(&m.Body[0]) }
+	if n, err := r.Take(b.now, 1, func(m *Delivery) error { keep(m); return nil }); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	freed("a consumer")
+	r.requeue(b.now, 0, "")
+	if n, err := d.Take(b.now, 1, func(e *Exhausted) error { keep(&e.Delivery); return nil }); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	freed("a disposer")
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(d)
 }
 
 // TestConsumerReturnsToBatchByOffset has a consumer that paused in the middle of a large batch
