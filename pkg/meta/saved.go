@@ -34,7 +34,7 @@ type Saved struct {
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
 	Version     Incarnation      `json:"version,omitempty"`  // of the channel
-	Former      []Incarnation    `json:"former,omitempty"`   // of the channel
+	Former      []Incarnation    `json:"former,omitempty"`   // of the channel; set when it is saved
 	Restores    uint64           `json:"restores,omitempty"` // of a restore: the Index of the position to which it moves the channel
 	Paused      bool             `json:"paused,omitempty"`   // the channel was
 	Order       policy.Order     `json:"order,omitempty"`
@@ -99,6 +99,12 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 		return failure.StaleIncarnation
 	}
 	fresh := c.Saved
+	if ch := t.Channels[fresh.Channel]; fresh.Version != 0 { // the position may be that of a channel created since
+		if ch == nil || ch.Version != fresh.Version {
+			return fmt.Errorf("channel %s: %w", fresh.Channel, failure.StaleVersion)
+		}
+		fresh.Former = ch.Former
+	}
 	fresh.Index = s.index
 	kept := make([]*Saved, 0, len(s.saved)+1)
 	same := 0

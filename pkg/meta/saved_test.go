@@ -114,7 +114,7 @@ func TestChannelIsRestoredABoundedNumberOfTimes(t *testing.T) {
 	deleted := func() (was Incarnation) {
 		ch := v.s.Topic("t").Channels["c"]
 		v.done(SavePositions{Saved{
-			Verb: "delete", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: ch.Version, Former: ch.Former,
+			Verb: "delete", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: ch.Version,
 			Partitions: []SavedPartition{{Floor: 1}},
 		}})
 		v.done(DeleteChannel{Topic: "t", Channel: "c", Version: ch.Version})
@@ -144,6 +144,33 @@ func TestChannelIsRestoredABoundedNumberOfTimes(t *testing.T) {
 	v.done(CreateChannel{Topic: "t", Channel: "c"})
 	if err := v.s.Apply(v.s.Index()+1, AlterChannel{Topic: "t", Channel: "c", Restores: was}).Err; !errors.Is(err, failure.LimitReached) || v.s.Topic("t").Channels["c"].Former != nil {
 		t.Errorf("replaced: %v", err)
+	}
+}
+
+// Of two deletions at once, the second may ask for the position of a channel that a consumer has created since. Saved
+// for the deleted one, it would take the place of that one's own.
+func TestSavedPositionsBelongToOneVersion(t *testing.T) {
+	v := newSaving(t)
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	was := v.s.Topic("t").Channels["c"].Version
+	save := func(floor seq.Offset) error {
+		return v.s.Apply(v.s.Index()+1, SavePositions{Saved{
+			Verb: "delete", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: was, Partitions: []SavedPartition{{Floor: floor}},
+		}}).Err
+	}
+	if err := save(5); err != nil {
+		t.Fatal(err)
+	}
+	v.done(DeleteChannel{Topic: "t", Channel: "c", Version: was})
+	if err := save(6); !errors.Is(err, failure.StaleVersion) {
+		t.Errorf("saved for a deleted channel: %v", err)
+	}
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	if err := save(7); !errors.Is(err, failure.StaleVersion) {
+		t.Errorf("saved for the channel before: %v", err)
+	}
+	if got := v.floors("t", "c"); len(got) != 1 || got[0] != 5 {
+		t.Errorf("saved: %v", got)
 	}
 }
 

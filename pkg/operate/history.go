@@ -143,7 +143,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		v.Restores = m.restores.Index
 	}
 	if c := m.topic.Channels[m.channel]; c != nil {
-		v.Order, v.Policy, v.Filter, v.Version, v.Former, v.Paused = c.Order, c.Policy, c.Filter, c.Version, c.Former, c.Paused
+		v.Order, v.Policy, v.Filter, v.Version, v.Paused = c.Order, c.Policy, c.Filter, c.Version, c.Paused
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
 		return m.unsaved(host.OfThisIncarnation(err))
