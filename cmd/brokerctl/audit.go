@@ -55,7 +55,7 @@ func (o *journalOptions) request(now time.Time) (api.JournalOptions, error) {
 func (o *journalOptions) mayHaveMore(n int) func(p *output.Page) {
 	return func(p *output.Page) {
 		if n >= o.max {
-			p.Line("\nthe last %d entries; there may be older ones: -n N", n)
+			p.Line("\nonly the last %d shown; there may be older ones: -n N", n)
 		}
 	}
 }

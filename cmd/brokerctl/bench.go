@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -45,15 +46,22 @@ func (o *loadOptions) addFlags(cmd *cobra.Command, batch, window int) {
 	f.StringArrayVar(&o.tcp, "tcp", nil, "connect to this `HOST:PORT` (default: advertised by the topic's leaders)")
 }
 
+// maxLoadSize is the highest max-msg-size of a broker.
+const maxLoadSize units.Size = 64 << 20
+
 func (o *loadOptions) validate(minSize units.Size) error {
 	const maxBatch = 100_000
 	switch {
 	case o.messages < 1 && o.duration == 0:
 		return usageError("--messages or --duration must be above 0")
-	case o.rate < 0:
-		return usageError("--rate must not be below 0")
+	case o.messages < 0:
+		return usageError("--messages must not be below 0")
+	case !(o.rate >= 0) || math.IsInf(o.rate, 0): // NaN is neither
+		return usageError("--rate must not be below 0, and be a number")
 	case o.size < minSize:
 		return usageError("--size must be at least %d", minSize)
+	case o.size > maxLoadSize:
+		return usageError("--size must be at most %v, the largest message that a broker takes", maxLoadSize)
 	case o.batch < 1 || o.batch > maxBatch:
 		return usageError("--batch must be from 1 to %d", maxBatch)
 	case o.window < 1 || o.producers < 1:
@@ -188,8 +196,13 @@ func newBenchE2ECommand(g *globals) *cobra.Command {
 from when it was due to its acknowledgement and to its delivery. The topic is created if missing.`,
 		Example: `  brokerctl bench e2e load --rate 2000 --duration 10s`,
 	}, func(cmd *cobra.Command, at target) error {
-		if err := o.load.validate(measure.MinBody); err != nil {
+		switch err := o.load.validate(measure.MinBody); {
+		case err != nil:
 			return err
+		case o.idle == 0:
+			return usageError("--idle must be above 0")
+		case o.channel == "":
+			return usageError("--channel must not be empty")
 		}
 		return benchE2E(cmd, g, o, at.topic)
 	})

@@ -142,6 +142,12 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		{[]string{"bench", "pub", "orders", "--size", "0"}, failure.ExitUsage, "--size must be at least 1"},
 		{[]string{"bench", "e2e", "orders", "--size", "15"}, failure.ExitUsage, "--size must be at least 16"},
 		{[]string{"bench", "sub", "orders", "--idle", "0s"}, failure.ExitUsage, "--idle, --consumers and --window must be above 0"},
+		{[]string{"bench", "e2e", "orders", "--idle", "0s"}, failure.ExitUsage, "--idle must be above 0"},
+		{[]string{"bench", "e2e", "orders", "--channel", ""}, failure.ExitUsage, "--channel must not be empty"},
+		{[]string{"bench", "pub", "orders", "--size", "65MiB"}, failure.ExitUsage, "--size must be at most 64MiB"},
+		{[]string{"bench", "pub", "orders", "--rate", "NaN"}, failure.ExitUsage, "--rate must not be below 0"},
+		{[]string{"bench", "pub", "orders", "--rate", "Inf"}, failure.ExitUsage, "--rate must not be below 0"},
+		{[]string{"bench", "pub", "orders", "--messages", "-5", "--duration", "1s"}, failure.ExitUsage, "--messages must not be below 0"},
 		{[]string{"bench", "sub", "order"}, failure.ExitNotFound, `topic "order" not found`},
 	}
 	for _, tc := range tests {

@@ -35,6 +35,7 @@ func TestExitCodes(t *testing.T) {
 		{"done", nil, []string{"topic", "pause", "orders"}, exitOK, ""},
 		{"no such command", nil, []string{"topik"}, failure.ExitUsage, `error: brokerctl has no command "topik" (did you mean "topic"?)`},
 		{"no such command of a group", nil, []string{"topic", "lsit"}, failure.ExitUsage, `error: brokerctl topic has no command "lsit" (did you mean "list"?)`},
+		{"no such command of another package", nil, []string{"generate", "confg"}, failure.ExitUsage, `error: brokerctl generate has no command "confg" (did you mean "config"?)`},
 		{"no such flag", nil, []string{"topic", "list", "--nope"}, failure.ExitUsage, "error: unknown flag: --nope"},
 		{
 			"no such format", nil,

@@ -113,7 +113,7 @@ func TestCutListsTellIt(t *testing.T) {
 	for _, list := range []string{"events", "audit log"} {
 		for flags, want := range map[string]bool{"-n 2": true, "-n 3": false, "": false, "-n 2 -o json": false, "-n 2 -o name": false} {
 			r := broker.brokerctl(t, strings.Fields(list+" "+flags)...)
-			if told := strings.Contains(r.stdout, "there may be older ones: -n N"); r.exit != exitOK || told != want {
+			if told := strings.Contains(r.stdout, "shown; there may be older ones: -n N"); r.exit != exitOK || told != want {
 				t.Errorf("%s %s: told %v, %d %s", list, flags, told, r.exit, r.stdout)
 			}
 		}

@@ -100,6 +100,11 @@ func newRootCommand(g *globals) *cobra.Command {
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
 	root.AddCommand(g.accessShell().Commands()...)
+	for _, group := range root.Commands() { // of other packages
+		if group.HasSubCommands() && !group.Runnable() {
+			group.RunE = groupOnly
+		}
+	}
 	g.makeWatchable(root)
 	return root
 }

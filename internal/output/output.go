@@ -154,6 +154,9 @@ func WriteJSON(w io.Writer, object any) error {
 	return enc.Encode(object)
 }
 
+// oldBooleans are what YAML 1.1 reads as true or false, and YAML 1.2 as text.
+var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
+
 // writeYAML converts JSON, so that both have the same names and order.
 func writeYAML(w io.Writer, object any) error {
 	raw, err := json.Marshal(object)
@@ -176,9 +179,9 @@ func writeYAML(w io.Writer, object any) error {
 }
 
 // blockStyle removes the braces and quotes of JSON; strings that need quotes are quoted again when
-// written.
+// written. Words that YAML 1.1 reads as true or false, as many programs do, keep their quotes.
 func blockStyle(n *yaml.Node) {
-	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
+	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode && !slices.Contains(oldBooleans, strings.ToLower(n.Value)) {
 		n.Style = 0
 	}
 	for _, c := range n.Content {

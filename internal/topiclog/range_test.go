@@ -60,8 +60,15 @@ func TestExportPositionIsFound(t *testing.T) {
 		to   api.Seek
 		want uint64
 	}{
-		{api.Seek{To: api.SeekStart}, 5}, {api.Seek{To: api.SeekEnd}, 40}, {offset(0), 5}, {offset(17), 17}, {offset(99), 40},
-		{after(10 * time.Second), 10}, {after(10500 * time.Millisecond), 11}, {after(-24 * time.Hour), 5}, {after(240 * time.Hour), 40},
+		{api.Seek{To: api.SeekStart}, 5},
+		{api.Seek{To: api.SeekEnd}, 40},
+		{offset(0), 5},
+		{offset(17), 17},
+		{offset(99), 40},
+		{after(10 * time.Second), 10},
+		{after(10500 * time.Millisecond), 11},
+		{after(-24 * time.Hour), 5},
+		{after(240 * time.Hour), 40},
 	} {
 		if got, err := r.Resolve(t.Context(), x.to); err != nil || got != x.want {
 			t.Errorf("%+v is %d, want %d: %v", x.to, got, x.want, err)

@@ -82,7 +82,7 @@ func (p *producer) answered(n int64, due time.Time, err error) {
 	}
 	p.acks.Record(time.Since(due))
 	p.counts.Messages += n
-	p.counts.Bytes += n * int64(p.load.o.Size)
+	p.counts.Bytes += n * p.load.o.Size
 }
 
 // LoadOptions define what is published.
