@@ -117,7 +117,10 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 	if err != nil {
 		return err
 	}
-	for {
+	if c, err := query(ctx, g, g.client.Cluster); err == nil { // else with the given addresses
+		know(g.client, c) // what happens to the node in use is an event, too
+	}
+	for silent := false; ; {
 		for _, e := range log.Events {
 			req.After = max(req.After, e.Index)
 			if err := g.show(cmd, eventLine(e)); err != nil {
@@ -130,12 +133,28 @@ func events(cmd *cobra.Command, g *globals, o journalOptions) error {
 		if g.env.pause(ctx, followEvery); ctx.Err() != nil {
 			return nil
 		}
-		if log, err = query(ctx, g, ask); err != nil {
-			if ctx.Err() == nil && api.CodeOf(err) != failure.Unavailable {
-				return err
-			}
-			log = &api.EventLog{} // the cluster does not respond for a while
+		log, err = query(ctx, g, ask)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && silent:
+			cmd.PrintErrln("the cluster responds again")
+		case err == nil:
+		case api.CodeOf(err) != failure.Unavailable:
+			return err
+		case !silent:
+			cmd.PrintErrf("%v: retrying\n", err)
 		}
+		if silent = err != nil; silent {
+			log = &api.EventLog{}
+		}
+	}
+}
+
+// know adds the nodes of a cluster to those that a client asks.
+func know(client *api.Client, c *api.Cluster) {
+	for _, n := range c.Nodes {
+		client.Know(n.HTTPAddress)
 	}
 }
 

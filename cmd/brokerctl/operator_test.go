@@ -136,6 +136,32 @@ func TestEventsAreFollowed(t *testing.T) {
 	}
 }
 
+// TestFollowedEventsOutliveTheirNode: the end of the node that is asked is what whoever follows events waits for.
+func TestFollowedEventsOutliveTheirNode(t *testing.T) {
+	dies, lives := newFakeBroker(t), newFakeBroker(t)
+	dies.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(lives.URL, "http://")}}})
+	dies.set("GET /v1/events", func(r *http.Request, body []byte) any {
+		if r.FormValue("after") != "" {
+			panic(http.ErrAbortHandler)
+		}
+		return answerEvents(r, body)
+	})
+	if r, _ := watching(t, dies, 4, "events", "-f"); r.exit != exitOK || !strings.HasSuffix(r.stdout, "node is up\n") || r.stderr != "" {
+		t.Errorf("%d %q %s", r.exit, r.stdout, r.stderr)
+	}
+	asked := 0
+	lives.set("GET /v1/events", func(r *http.Request, body []byte) any {
+		if asked++; asked == 2 || asked == 3 {
+			return apiError(failure.Unavailable, "no answer from n1")
+		}
+		return answerEvents(r, body)
+	})
+	r, _ := watching(t, lives, 6, "events", "-f")
+	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "node is up\n") || r.stderr != "no answer from n1: retrying\nthe cluster responds again\n" {
+		t.Errorf("a cluster that does not respond for a while: %d %q %q", r.exit, r.stdout, r.stderr)
+	}
+}
+
 func TestChangesCarryTheReason(t *testing.T) {
 	broker := newFakeBroker(t)
 	var got []string

@@ -90,9 +90,7 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range c.Nodes {
-		g.client.Know(n.HTTPAddress) // the node in use is restarted, too
-	}
+	know(g.client, c) // the node in use is restarted, too
 	p, err := o.plan(cmd, g, c)
 	if api.CodeOf(err) != "" { // of the request
 		return err
