@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -34,15 +35,18 @@ func TestAccessChangeIsConfirmedByAllNodes(t *testing.T) {
 		if failure.Of(err) != failure.AccessUnconfirmed || fate.Of(err) != fate.Uncertain || !strings.HasSuffix(err.Error(), "not by n2") || !a.Directory().On() {
 			t.Errorf("enabled, but not at one node: %v", err)
 		}
-		l.hosts["n2"].away.Store(false)
+		time.AfterFunc(time.Second, func() { l.hosts["n2"].away.Store(false) })
 		if err := change(enable); err != nil {
-			t.Errorf("enabled at all nodes: %v", err)
+			t.Errorf("enabled at all nodes, one of which could not be asked at first: %v", err)
 		}
 		l.crash("n3") // and no node has noticed
 		if err := change(enable); !errors.Is(err, failure.AccessUnconfirmed) {
 			t.Errorf("a node that does not answer: %v", err)
 		}
-		l.failOver("n3")
+		time.AfterFunc(time.Second, func() { l.failOver("n3") })
+		if err := change(enable); err != nil {
+			t.Errorf("a node that is found to be down meanwhile: %v", err)
+		}
 		if err := change(enable); err != nil {
 			t.Errorf("a node that is down: %v", err)
 		}

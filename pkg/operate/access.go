@@ -3,8 +3,10 @@ package operate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -44,7 +46,7 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 		return err
 	}
 	if late := unapplied(ctx, o.Node, r.Index); len(late) > 0 && c.Takes() {
-		return fmt.Errorf("%w: not by %s", failure.AccessUnconfirmed, strings.Join(late, ", "))
+		return fmt.Errorf("%w: not by %s", failure.AccessUnconfirmed, strings.Join(texts(late), ", "))
 	}
 	return nil
 }
@@ -60,14 +62,21 @@ var askApplied = question[appliedArgs, forward.Nothing]{"applied", func(o *Node,
 }}
 
 // unapplied waits until all nodes that are not down have applied the metadata up to an index, for at most askTimeout, and
-// returns those that have not.
-func unapplied(ctx context.Context, o *Node, index uint64) (late []string) {
-	nodes := o.present()
-	applied := askAll(ctx, o, askApplied, nodes, func(meta.NodeID) appliedArgs { return appliedArgs{index} })
-	for _, id := range nodes {
-		if _, ok := applied[id]; !ok {
-			late = append(late, string(id))
+// returns those that have not. A node that cannot be asked is asked again: it may be back, or found to be down, soon.
+func unapplied(ctx context.Context, o *Node, index uint64) []meta.NodeID {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	applied := map[meta.NodeID]bool{}
+	late := func() []meta.NodeID {
+		return slices.DeleteFunc(o.present(), func(id meta.NodeID) bool { return applied[id] })
+	}
+	for nodes := late(); len(nodes) > 0; nodes = late() {
+		for id := range askAll(ctx, o, askApplied, nodes, func(meta.NodeID) appliedArgs { return appliedArgs{index} }) {
+			applied[id] = true
+		}
+		if len(late()) > 0 && !beat.Pause(ctx, AskPause) {
+			break
 		}
 	}
-	return late
+	return late()
 }
