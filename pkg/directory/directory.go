@@ -39,8 +39,8 @@ type Directory struct {
 // abandoned are ephemeral topics that are being deleted because they have no channel. They get none meanwhile: its
 // consumers would lose it at once.
 type abandoned struct {
-	mu sync.RWMutex // guards of, and is held while a channel is added
-	of map[meta.Incarnation]bool
+	mu sync.RWMutex             // guards of, and is held while a channel is added
+	of map[meta.Incarnation]int // number of deletions that have not ended: the first to end may not be the one that deletes
 }
 
 // begin marks a topic as abandoned if it has no channel on this node.
@@ -51,16 +51,18 @@ func (a *abandoned) begin(h *host.Topic) bool {
 		return false
 	}
 	if a.of == nil {
-		a.of = map[meta.Incarnation]bool{}
+		a.of = map[meta.Incarnation]int{}
 	}
-	a.of[h.Incarnation] = true
+	a.of[h.Incarnation]++
 	return true
 }
 
 func (a *abandoned) end(h *host.Topic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.of, h.Incarnation)
+	if a.of[h.Incarnation]--; a.of[h.Incarnation] == 0 {
+		delete(a.of, h.Incarnation)
+	}
 }
 
 // Options configure a directory.
@@ -423,7 +425,7 @@ func addEphemeral(ctx context.Context, d *Directory, h *host.Topic, channel stri
 func AddEphemeral(d *Directory, h *host.Topic, lp *host.Led, channel string, order policy.Order) (*topic.Channel, error) {
 	d.abandoned.mu.RLock()
 	defer d.abandoned.mu.RUnlock()
-	if d.abandoned.of[h.Incarnation] {
+	if d.abandoned.of[h.Incarnation] > 0 {
 		return nil, failure.TopicNotFound
 	}
 	return h.AddEphemeral(lp, channel, order, d.o.Meta.Settings().ChannelDefaults())
