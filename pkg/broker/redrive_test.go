@@ -74,6 +74,27 @@ func TestMessageForADeletedChannelIsRefused(t *testing.T) {
 	both("it is restored", nil)
 }
 
+// A leader knows of a channel from the metadata before it has added it to a partition, where the channel begins behind
+// what was stored until then.
+func TestMessageForAChannelThatHasYetToBeginIsRefused(t *testing.T) {
+	l := newLan(t, nil, "n1")
+	ctx := t.Context()
+	l.create("t", "n1")
+	if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	h := l.at("n1").Host.Lookup("t")
+	if err := h.Led(0).Part.RemoveChannel("c"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	m := topic.Message{Body: []byte("letter"), Address: &topic.Address{Channel: uint64(h.Config().Channels["c"].Version)}}
+	l.at("n1").Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
+	if err := <-done; !errors.Is(err, failure.StaleVersion) {
+		t.Errorf("stored before the channel is there: %v", err)
+	}
+}
+
 func TestDeadLettersAreRedrivenToTheirChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

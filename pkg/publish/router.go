@@ -126,11 +126,11 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 }
 
 // offer appends messages through a term of this node. A message for one channel is refused if the topic has that no
-// longer, or not yet as known here: all channels would skip it, and its sender forget it.
+// longer, or the partition has it not yet: all channels would skip it, and its sender forget it.
 func offer(h *host.Topic, lp *host.Led, o topic.Offered) error {
 	for i := range o.Messages {
-		if a := o.Messages[i].Address; a != nil && !h.Config().HasVersion(a.Channel) {
-			return fmt.Errorf("channel was deleted, or created again, since the message was addressed to it: %w", failure.StaleVersion)
+		if a := o.Messages[i].Address; a != nil && !(h.Config().HasVersion(a.Channel) && topic.HasVersion(lp.Part, a.Channel)) {
+			return fmt.Errorf("channel was deleted or created again since the message was addressed to it, or the partition has yet to add it: %w", failure.StaleVersion)
 		}
 	}
 	return h.Offer(lp, o)

@@ -184,6 +184,12 @@ func isFor(to uint64, c *Channel) bool {
 	return to == c.version || slices.Contains(*c.former.Load(), to)
 }
 
+// HasVersion reports whether messages that are addressed to a version of a channel are for one of the partition's,
+// from now on.
+func HasVersion(p *Partition, version uint64) bool {
+	return slices.ContainsFunc(p.Channels(), func(c *Channel) bool { return isFor(version, c) })
+}
+
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
 // not. Unreadable messages are handled at their delivery.
 func arrivalsSince(p *Partition, from seq.Offset) (found []arrival) {
