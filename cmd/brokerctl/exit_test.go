@@ -57,6 +57,7 @@ func TestExitCodes(t *testing.T) {
 			`error: brokerctl channel describe requires TOPIC/CHANNEL, not "orders" (usage: brokerctl channel describe TOPIC/CHANNEL [flags])`,
 		},
 		{"surplus argument", nil, []string{"node", "list", "x"}, failure.ExitUsage, `error: unexpected argument "x" for brokerctl node list (usage: brokerctl node list [flags])`},
+		{"interval apart from its flag", nil, []string{"node", "list", "-w", "1s"}, failure.ExitUsage, `error: unexpected argument "1s" for brokerctl node list (an interval is written with =: --watch=1s)`},
 		{
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},

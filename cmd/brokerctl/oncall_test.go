@@ -162,7 +162,7 @@ func TestContextIsValidated(t *testing.T) {
 		shown = r.Header.Get("Authorization")
 		return api.Self{User: "ops"}
 	})
-	if r := with("context", "show"); r.exit != failure.ExitNotFound {
+	if r := with("context", "show"); r.exit != failure.ExitNotFound || !strings.Contains(r.stderr, "no context is the current one") {
 		t.Errorf("without a context: exit %d %s", r.exit, r.stderr)
 	}
 	if r := with("context", "set", "prod", "--addr", b.URL, "--token-file", token); r.exit != exitOK {

@@ -375,7 +375,10 @@ var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // has returns an error unless there is the context.
 func (c *contexts) has(name string) error {
-	if _, known := c.Contexts[name]; !known {
+	switch _, known := c.Contexts[name]; {
+	case name == "":
+		return api.Errorf(failure.NotFound, "no context is the current one; choose one: brokerctl context use NAME")
+	case !known:
 		return api.Errorf(failure.NotFound, "no context %q; list them: brokerctl context list", name)
 	}
 	return nil
