@@ -355,7 +355,8 @@ to restore deletes the new topic in the same step; it can be restored likewise.`
 				return err
 			}
 		}
-		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, at.topic, which) }, topicView)
+		ask := func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, at.topic, which) }
+		return answer(cmd, g, ask, func(t *api.Topic) output.View { return withDryRun(topicView(t), which.DryRun) })
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics with the same name")
