@@ -122,7 +122,7 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 			t.Errorf("the log has %d files", files)
 		}
 		if onFull == meta.OnFullReject {
-			if stored() > meta.MinQuota || refused != 50 || s.Refused != 50 || s.Dropped != 0 || !full {
+			if s.FullSince.IsZero() || stored() > meta.MinQuota || refused != 50 || s.Refused != 50 || s.Dropped != 0 || !full {
 				t.Errorf("reject: %d bytes, %d and %d refused, %d dropped, full %v", stored(), refused, s.Refused, s.Dropped, full)
 			}
 			continue

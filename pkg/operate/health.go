@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -162,10 +163,10 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 	return reasons
 }
 
-// fullest names the partitions of a topic led here that use nine tenths of their share or more.
+// fullest names the partitions of a topic led here that are nearly full.
 func fullest(h *host.Topic) (names []string) {
 	for _, lp := range h.AllLed() {
-		if share := h.Config().Config.Quota(); share > 0 && lp.Part.Log().Bytes() >= share/10*9 {
+		if quota.NearlyFull(lp.Part.Log().Bytes(), h.Config().Config.Quota()) {
 			names = append(names, fmt.Sprintf("%s/%d", h.Name, lp.Index))
 		}
 	}

@@ -54,7 +54,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		}
 	}
 	n := h.Disk.Counts()
-	s.Refused, s.Dropped = n.Refused, n.Dropped
+	s.Refused, s.Dropped, s.FullSince = n.Refused, n.Dropped, h.Disk.FullSince(now)
 	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
 			c := channelStats(led, now, name, t, clients)

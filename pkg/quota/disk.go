@@ -29,6 +29,7 @@ type Disk struct {
 	refused  atomic.Uint64   // messages
 	dropped  atomic.Uint64   // messages that some channel had not finished
 	lastFull atomic.Int64    // when messages were refused last, ns since 1970; 0: never
+	since    atomic.Int64    // when messages were refused first, with less than Recently between refusals
 	lastDrop atomic.Int64    // when some of dropped were dropped last, ns since 1970; 0: never
 }
 
@@ -54,6 +55,9 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 		return nil
 	}
 	d.refused.Add(uint64(len(messages)))
+	if !d.Full(now) {
+		d.since.Store(now.UnixNano())
+	}
 	d.lastFull.Store(now.UnixNano())
 	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", failure.TopicFull, stored, most)
 }
@@ -71,6 +75,9 @@ func Bounds(c *meta.TopicConfig) (limit, share int64) {
 	}
 	return limit, share
 }
+
+// NearlyFull reports whether a partition uses nine tenths of its share of max-bytes or more; a share of 0 is none.
+func NearlyFull(bytes, share int64) bool { return share > 0 && bytes >= share/10*9 }
 
 // tell requests that messages are dropped, at most every tellEvery.
 func (d *Disk) tell(now time.Time) {
@@ -99,6 +106,14 @@ func recent(at int64, now time.Time) bool { return at != 0 && now.UnixNano()-at 
 // Full reports whether messages were refused recently.
 func (d *Disk) Full(now time.Time) bool {
 	return recent(d.lastFull.Load(), now)
+}
+
+// FullSince returns from when on the topic counts as full; the zero time if it does not.
+func (d *Disk) FullSince(now time.Time) time.Time {
+	if !d.Full(now) {
+		return time.Time{}
+	}
+	return time.Unix(0, d.since.Load())
 }
 
 // Counts are the numbers of refused messages, and of messages dropped before every channel

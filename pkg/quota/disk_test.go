@@ -53,7 +53,7 @@ func TestFullTopicRequestsRetentionOccasionally(t *testing.T) {
 		var d Disk
 		d.Tells(full)
 		config := meta.TopicConfig{Partitions: 1, MaxBytes: 10}
-		told := 0
+		told, began := 0, time.Now()
 		for range 30 {
 			if err := d.Reserve(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, failure.TopicFull) {
 				t.Fatal(err)
@@ -68,7 +68,13 @@ func TestFullTopicRequestsRetentionOccasionally(t *testing.T) {
 		if told != 3 {
 			t.Errorf("told %d times in three intervals", told)
 		}
+		if since := d.FullSince(time.Now()); !since.Equal(began) {
+			t.Errorf("full since %v, not since %v", since, began)
+		}
 		time.Sleep(Recently)
+		if since := d.FullSince(time.Now()); !since.IsZero() {
+			t.Errorf("full since %v, though nothing was refused recently", since)
+		}
 		if d.Full(time.Now()) {
 			t.Error("it is full long after the last refusal")
 		}

@@ -77,6 +77,9 @@ func (t *Topic) merge(u *Topic) {
 	t.Messages += u.Messages
 	t.Bytes += u.Bytes
 	t.Refused += u.Refused
+	if t.FullSince.IsZero() || !u.FullSince.IsZero() && u.FullSince.Before(t.FullSince) {
+		t.FullSince = u.FullSince
+	}
 	t.Dropped += u.Dropped
 	t.QuotaUsed = max(t.QuotaUsed, u.QuotaUsed)
 	t.Dedup = t.Dedup.Plus(u.Dedup)

@@ -66,6 +66,20 @@ func TestStatsOfLeadersAreSummed(t *testing.T) {
 	}
 }
 
+// A topic is full from when on the first of its leaders has refused messages.
+func TestFullTopicIsFullSinceTheFirstRefusal(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	for _, x := range [][3]time.Time{{{}, {}, {}}, {{}, late, late}, {late, {}, late}, {early, late, early}, {late, early, early}} {
+		got := stats.Merge(map[meta.NodeID][]stats.Topic{
+			"n1": {{Name: "t", FullSince: x[0], Partitions: []stats.Partition{{Partition: 0, Leader: "n1"}}}},
+			"n2": {{Name: "t", FullSince: x[1], Partitions: []stats.Partition{{Partition: 1, Leader: "n2"}}}},
+		})
+		if !got[0].FullSince.Equal(x[2]) {
+			t.Errorf("since %v and %v: %v", x[0], x[1], got[0].FullSince)
+		}
+	}
+}
+
 func TestSilentLeaderIsNamed(t *testing.T) {
 	topic := func(name string, leaders ...meta.NodeID) *meta.Topic {
 		out := &meta.Topic{Name: name}

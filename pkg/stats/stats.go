@@ -16,13 +16,14 @@ type Topic struct {
 	Name       string
 	Ephemeral  bool
 	Paused     bool
-	Depth      int64   // messages that no channel has received yet
-	Messages   uint64  // published since the process started
-	Bytes      uint64  // of their bodies
-	LogBytes   int64   // on disk
-	Refused    uint64  // messages beyond the topic's maximum of bytes, since the process started
-	Dropped    uint64  // messages dropped because of its size before every channel had finished them
-	QuotaUsed  float64 // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
+	Depth      int64     // messages that no channel has received yet
+	Messages   uint64    // published since the process started
+	Bytes      uint64    // of their bodies
+	LogBytes   int64     // on disk
+	Refused    uint64    // messages beyond the topic's maximum of bytes, since the process started
+	FullSince  time.Time // from when on messages are refused so; zero: none was within the last minute
+	Dropped    uint64    // messages dropped because of its size before every channel had finished them
+	QuotaUsed  float64   // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
 	Dedup      dedup.Counts
 	Partitions []Partition
 	Channels   []Channel

@@ -28,7 +28,7 @@ type Cause struct {
 	Count int64     `json:"count"` // the number of partitions, consumers or messages, as in What
 	// Since is from when on it delays messages, as far as known. For pauses, partitions without a
 	// leader and leaders that do not answer, it is the time of the event; for no_consumer, when the
-	// last consumer left; for in_flight_held, when the message was delivered that a consumer has had
+	// last consumer left; for topic_full, when the refusals began; for in_flight_held, when the message was delivered that a consumer has had
 	// longest. Else it is when the oldest unfinished message was published, or, if that is later, when
 	// the first of the named consumers connected. nil: not known, or nothing is delayed.
 	Since *time.Time `json:"since,omitempty"`
@@ -51,6 +51,7 @@ const (
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may, or answer none
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
+	CauseTopicFull    CauseCode = "topic_full"     // the topic refuses publishes, since it has reached its max-bytes
 	CauseFiltered     CauseCode = "filtered"       // the channel's filter leaves messages out, or cannot be used
 	CauseDeferred     CauseCode = "deferred"       // all messages are deferred
 )

@@ -103,11 +103,13 @@ type Topic struct {
 	// DuplicatesTotal counts duplicates not stored because of their dedup ids, RefusedTotal
 	// messages refused because of max_bytes, and DroppedTotal messages deleted because of it
 	// although a channel had not finished them.
-	DuplicatesTotal uint64           `json:"duplicates_total"`
-	RefusedTotal    uint64           `json:"refused_total"`
-	DroppedTotal    uint64           `json:"dropped_total"`
-	Partitions      []Partition      `json:"partitions"` // by number
-	Channels        []ChannelSummary `json:"channels"`   // by name
+	DuplicatesTotal uint64 `json:"duplicates_total"`
+	RefusedTotal    uint64 `json:"refused_total"`
+	DroppedTotal    uint64 `json:"dropped_total"`
+	// FullSince is from when on publishes are refused because of max_bytes; nil: none was within the last minute.
+	FullSince  *time.Time       `json:"full_since,omitempty"`
+	Partitions []Partition      `json:"partitions"` // by number
+	Channels   []ChannelSummary `json:"channels"`   // by name
 	// MessageLimit is the size in bytes of the largest message that the topic and every node take; only
 	// in the answer of a dry run.
 	MessageLimit int `json:"message_limit,omitempty"`

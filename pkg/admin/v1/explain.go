@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -73,6 +74,7 @@ func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api
 		causes.ofTheConsumers()
 		causes.ofTheMessages()
 	}
+	causes.ofTheQuota()
 	causes.ofTheFilter()
 	e.Causes = append(e.Causes, causes.found...)
 	return e
@@ -182,6 +184,52 @@ func (d *diagnosis) ofTheOperator() {
 			"the topic is paused; %d messages published since then have not reached its channels", d.topic.Depth)
 		d.since(d.last(topicPaused, d.topic.Name))
 	}
+}
+
+// ofTheQuota reports that the topic refuses publishes, and which of its channels keeps most of the messages. That
+// delays none of them, but explains a channel that has nothing to deliver.
+func (d *diagnosis) ofTheQuota() {
+	t := d.topic
+	if t.FullSince == nil || t.Config.MaxBytes == 0 || t.Config.OnFull == api.OnFullDrop {
+		return
+	}
+	share := t.Config.MaxBytes / int64(max(1, len(t.Partitions)))
+	var full []string
+	for _, p := range t.Partitions {
+		if quota.NearlyFull(p.Bytes, share) {
+			full = append(full, fmt.Sprintf("%d (%s)", p.Partition, units.Size(p.Bytes)))
+		}
+	}
+	if len(full) == 0 { // they have room again
+		return
+	}
+	do := ""
+	if c := mostBehind(t.Channels); c != nil {
+		name := t.Name + "/" + c.Name
+		do = fmt.Sprintf("finish messages of %s, which has most of them, %d: brokerctl channel explain %s; or ", name, c.Depth+c.InFlight+c.Deferred, name)
+	}
+	kept := ""
+	if r := time.Duration(t.Config.Retention); r > 0 {
+		kept = "; finished messages count, too, for its retention of " + units.FormatDuration(r)
+		do += "shorten the retention, or "
+	}
+	d.add(api.CauseTopicFull, int64(len(full)), do+"brokerctl topic alter "+t.Name+" --max-bytes SIZE, or --on-full drop-oldest",
+		"the topic refuses publishes: %d of %d partitions have reached their share, %s, of its max-bytes %s: %s%s",
+		len(full), len(t.Partitions), units.Size(share), units.Size(t.Config.MaxBytes), list(full), kept)
+	d.since(*t.FullSince)
+}
+
+// mostBehind returns the channel with the most unfinished messages; nil: no channel has any.
+func mostBehind(channels []api.ChannelSummary) *api.ChannelSummary {
+	var most *api.ChannelSummary
+	unfinished := int64(0)
+	for i := range channels {
+		c := &channels[i]
+		if n := c.Depth + c.InFlight + c.Deferred; n > unfinished {
+			most, unfinished = c, n
+		}
+	}
+	return most
 }
 
 // ofTheFilter reports what the channel's filter skips. That delays nothing, but explains missing

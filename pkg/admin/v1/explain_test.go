@@ -22,6 +22,31 @@ func busyChannel() api.Channel {
 	}
 }
 
+// full makes the last partition of a topic full, whose messages the channel "slow" has not finished.
+func full(t *api.Topic, since time.Time) {
+	t.Config.MaxBytes, t.Config.OnFull, t.FullSince = int64(len(t.Partitions))<<22, api.OnFullReject, &since
+	t.Partitions[len(t.Partitions)-1].Bytes = 1 << 22
+	t.Channels = []api.ChannelSummary{{Name: "c"}, {Name: "slow", Depth: 7, InFlight: 2, Deferred: 1}, {Name: "x", Depth: 9}}
+}
+
+// A full topic names the channel with the most unfinished messages, if one has any.
+func TestFullTopicNamesTheSlowestChannel(t *testing.T) {
+	topic := api.Topic{Name: "t", Partitions: []api.Partition{{Leader: "n1"}}}
+	full(&topic, time.Now())
+	c := busyChannel()
+	c.Depth, c.InFlight = 0, 0
+	for _, want := range []string{"finish messages of t/slow, which has most of them, 10: brokerctl channel explain t/slow; or brokerctl topic alter t --max-bytes", "brokerctl topic alter t --max-bytes"} {
+		if e := explained(&topic, &c, &c, nil); len(e.Causes) != 1 || !strings.HasPrefix(e.Causes[0].Do, want) {
+			t.Errorf("%+v, want %q", e.Causes, want)
+		}
+		topic.Channels = nil
+	}
+	topic.Config.Retention = api.Duration(72 * time.Hour)
+	if e := explained(&topic, &c, &c, nil); len(e.Causes) != 1 || !strings.HasSuffix(e.Causes[0].What, "retention of 72h") || !strings.HasPrefix(e.Causes[0].Do, "shorten the retention") {
+		t.Errorf("finished messages are kept: %+v", e.Causes)
+	}
+}
+
 func TestExplained(t *testing.T) {
 	two := api.Topic{Name: "t", Depth: 7, Partitions: []api.Partition{{Partition: 0, Leader: "n1"}, {Partition: 1, Leader: "n2"}}}
 	for name, x := range map[string]struct {
@@ -55,6 +80,28 @@ func TestExplained(t *testing.T) {
 			topic:  func(t *api.Topic) { t.Paused = true },
 			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 },
 			causes: []api.CauseCode{api.CauseTopicPaused}, says: "7 messages", count: 7,
+		},
+		"the topic is full, and another channel keeps its messages": {
+			topic:  func(t *api.Topic) { full(t, time.Now()) },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
+			causes: []api.CauseCode{api.CauseTopicFull}, says: "1 of 2 partitions have reached their share, 4MiB, of its max-bytes 8MiB: 1 (4MiB)", count: 1,
+		},
+		"the topic is full because of this channel": {
+			topic:  func(t *api.Topic) { full(t, time.Now()) },
+			before: func(c *api.Channel) { c.Paused = true },
+			causes: []api.CauseCode{api.CausePaused, api.CauseTopicFull}, says: "the channel is paused", count: 10,
+		},
+		"the topic was full, and drops messages now": {
+			topic:  func(t *api.Topic) { full(t, time.Now()); t.Config.OnFull = api.OnFullDrop },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
+		},
+		"the topic was full, and may be larger now": {
+			topic:  func(t *api.Topic) { full(t, time.Now()); t.Config.MaxBytes *= 2 },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
+		},
+		"nothing was refused by the full topic": {
+			topic:  func(t *api.Topic) { full(t, time.Now()); t.FullSince = nil },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
 		},
 		"paused with nothing to deliver": {
 			topic:  func(t *api.Topic) { t.Paused, t.Depth = true, 0 },
@@ -246,6 +293,7 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 	}{
 		"the channel is paused": {change: func(c *api.Channel) { c.Paused = true }, since: taken, says: "the channel is paused"},
 		"the topic is paused":   {change: func(*api.Channel) {}, since: taken, says: "the topic is paused", topic: func(t *api.Topic) { t.Paused, t.Depth = true, 3 }},
+		"the topic is full":     {change: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, since: taken, says: "refuses publishes", topic: func(t *api.Topic) { full(t, taken) }},
 		"no leader":             {change: func(*api.Channel) {}, since: taken, says: "have no leader", topic: func(t *api.Topic) { t.Partitions[0].Leader = "" }},
 		"a silent leader":       {change: func(c *api.Channel) { c.MissingNodes = []string{"n1"} }, since: taken, says: "do not answer"},
 		"a rate":                {change: func(c *api.Channel) { c.RateLimited, c.OldestAge = true, api.Duration(now.Sub(taken)) }, since: taken, says: "per second"},

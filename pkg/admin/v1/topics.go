@@ -399,6 +399,9 @@ func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 		out.Bytes = stats.LogBytes
 		out.MissingNodes = stats.MissingNodes
 		out.DuplicatesTotal, out.RefusedTotal, out.DroppedTotal = stats.Dedup.Duplicates, stats.Refused, stats.Dropped
+		if !stats.FullSince.IsZero() {
+			out.FullSince = new(stats.FullSince.UTC())
+		}
 	}
 	return out
 }
