@@ -138,6 +138,47 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 	}
 }
 
+// A topic in the trash does not count against the maximum of a new one of its name, and is as full as it was once
+// it is restored.
+func TestTrashDoesNotCountAgainstTheMaximum(t *testing.T) {
+	n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
+	create := func() *meta.Topic {
+		c, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota})
+		if err == nil {
+			err = n.Directory.CreateChannel(t.Context(), "t", "c", false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	fill := func() (stored int, err error) {
+		for ; stored < 60 && err == nil; stored++ {
+			err = n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}).Err
+		}
+		return stored, err
+	}
+	old := create()
+	first, err := fill()
+	if !errors.Is(err, failure.TopicFull) {
+		t.Fatal(err)
+	}
+	if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	now := create()
+	if again, err := fill(); again != first || !errors.Is(err, failure.TopicFull) {
+		t.Errorf("the new topic took %d messages, the old one %d: %v", again, first, err)
+	}
+	if _, err := n.Directory.Trash().Restore(t.Context(), meta.RestoreTopic{Name: "t", Incarnation: old.Incarnation, Replaces: now.Incarnation}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { _, err := fill(); return errors.Is(err, failure.TopicFull) })
+	if s := n.Node.TopicStats("t", "", false); len(s) != 1 || s[0].LogBytes < meta.MinQuota/10*9 {
+		t.Errorf("the restored topic: %+v", s)
+	}
+}
+
 // TestUnfinishedMessagesBeyondRetentionAreReported: a topic with retention-bytes deletes what a slow
 // consumer has not received. Operators must learn of it; topics without channels lose nothing.
 func TestUnfinishedMessagesBeyondRetentionAreReported(t *testing.T) {
