@@ -128,13 +128,18 @@ func usersAnswer(users []api.User) output.Answer {
 }
 
 func (s *Shell) deleteUser() *cobra.Command {
-	var yes bool
+	var yes, dry bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a user and the user's tokens",
 		Args:  s.need(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
+			if dry {
+				return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) {
+					return c.PlanDeleteUser(ctx, name)
+				}, deletionAnswer)
+			}
 			if err := s.Confirm(cmd, yes, "deleting user", name); err != nil {
 				return err
 			}
@@ -142,7 +147,28 @@ func (s *Shell) deleteUser() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation; cannot be undone")
+	dryRunFlag(cmd, &dry)
 	return cmd
+}
+
+func dryRunFlag(cmd *cobra.Command, dry *bool) {
+	cmd.Flags().BoolVar(dry, "dry-run", false, "check whether it is possible, and show what would be removed, without changing anything")
+}
+
+// deletionAnswer says what the deletion of a user would remove.
+func deletionAnswer(u *api.User) output.Answer {
+	return said(u, u.Name, "dry run, nothing was changed: user %s would be deleted, with %d rules (%s), %d certificate names and %d tokens (%s)",
+		u.Name, len(u.Rules), rulesText(u.Rules), len(u.Certificates), len(u.Revoked), revoked(u))
+}
+
+// revocationAnswer says whose token would be revoked.
+func revocationAnswer(u *api.User) output.Answer {
+	return said(u, u.Name, "dry run, nothing was changed: token %s of user %s would be revoked; the user keeps %d tokens", revoked(u), u.Name, u.Tokens-len(u.Revoked))
+}
+
+// revoked names the tokens that would become invalid.
+func revoked(u *api.User) string {
+	return strings.Join(listing.Names(u.Revoked, func(t api.Token) string { return strings.TrimSpace(t.ID + " " + t.Description) }), ", ")
 }
 
 func (s *Shell) passwd() *cobra.Command {
@@ -255,15 +281,21 @@ func (s *Shell) listTokens() *cobra.Command {
 }
 
 func (s *Shell) revokeToken() *cobra.Command {
-	return &cobra.Command{
+	var dry bool
+	cmd := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke a token: connections that use it end",
 		Args:  s.need(1, 1, "an ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := idOf(args[0], "brk_")
+			if dry {
+				return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.User, error) { return c.PlanRevokeToken(ctx, id) }, revocationAnswer)
+			}
 			return s.remove(cmd, "token", id, "revoked", func(ctx context.Context, c api.Access) error { return c.RevokeToken(ctx, id) })
 		},
 	}
+	dryRunFlag(cmd, &dry)
+	return cmd
 }
 
 // idOf returns the id of a token that is named by its id, or given whole: its secret is not sent.

@@ -7,6 +7,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
+// A dry run says what goes, and of whom.
+func TestDryRunsSayWhatWouldGo(t *testing.T) {
+	u := api.User{Name: "billing", Rules: []api.Rule{{Right: "read"}, {Right: "publish", Topic: "t"}}, Certificates: []string{"c"}, Tokens: 2}
+	u.Revoked = []api.Token{{ID: "01", Description: "production"}, {ID: "02"}}
+	const deletion = "user billing would be deleted, with 2 rules (read, publish t), 1 certificate names and 2 tokens (01 production, 02)"
+	if got := deletionAnswer(&u).Said; !strings.HasSuffix(got, "nothing was changed: "+deletion) {
+		t.Errorf("%q, want %q", got, deletion)
+	}
+	u.Revoked = u.Revoked[:1]
+	const revocation = "token 01 production of user billing would be revoked; the user keeps 1 tokens"
+	if got := revocationAnswer(&u).Said; !strings.HasSuffix(got, "nothing was changed: "+revocation) {
+		t.Errorf("%q, want %q", got, revocation)
+	}
+}
+
 func TestRulesRoundTrip(t *testing.T) {
 	for _, tt := range []struct {
 		text string

@@ -523,7 +523,17 @@ func TestAccessByTheClient(t *testing.T) {
 	if len(all) != 1 || all[0].Secret != "" || all[0].Description != "d" {
 		t.Errorf("%+v", all)
 	}
-	must(c.RevokeToken(ctx, token.ID))
+	gone, err := c.PlanRevokeToken(ctx, token.ID)
+	must(err)
+	if gone.Name != "joe" || gone.Tokens != 1 || len(gone.Revoked) != 1 || gone.Revoked[0].ID != token.ID {
+		t.Errorf("the revocation would remove %+v", gone)
+	}
+	gone, err = c.PlanDeleteUser(ctx, "joe")
+	must(err)
+	if gone.Name != "joe" || len(gone.Rules) != 1 || len(gone.Revoked) != 1 || gone.Revoked[0].Description != "d" {
+		t.Errorf("the deletion would remove %+v", gone)
+	}
+	must(c.RevokeToken(ctx, token.ID)) // neither was carried out
 	must(c.DeleteUser(ctx, "joe"))
 	status, err := c.Status(ctx)
 	must(err)
@@ -536,6 +546,10 @@ func TestAccessByTheClient(t *testing.T) {
 	}{
 		{c.DeleteUser(ctx, "ops"), failure.Precondition},
 		{c.DeleteUser(ctx, "joe"), failure.NotFound},
+		{second(c.PlanDeleteUser(ctx, "ops")), failure.Precondition},
+		{second(c.PlanDeleteUser(ctx, "joe")), failure.NotFound},
+		{second(c.PlanRevokeToken(ctx, "0")), failure.NotFound},
+		{second(client(tokens["reader"]).Access.PlanDeleteUser(ctx, "idle")), failure.Forbidden},
 		{c.RevokeToken(ctx, "0"), failure.NotFound},
 		{second(c.CreateUser(ctx, api.CreateUser{Name: "ops"})), failure.Exists},
 		{second(c.CreateUser(ctx, api.CreateUser{Name: "x", Password: "short"})), failure.Invalid},

@@ -34,6 +34,8 @@ type User struct {
 	Certificates []string `json:"certificates"` // names in client certificates that are this user's
 	Rules        []Rule   `json:"rules"`
 	Tokens       int      `json:"tokens"`
+	// Revoked are the tokens that would become invalid; only in the answer of a dry run.
+	Revoked []Token `json:"revoked,omitempty"`
 }
 
 // UserList is a list of users.
@@ -132,6 +134,20 @@ func (c Access) DeleteUser(ctx context.Context, name string) error {
 	return c.t.send(ctx, http.MethodDelete, path("access", "users", name), nil, nil)
 }
 
+// PlanDeleteUser returns the user that DeleteUser would delete, with the tokens that it would revoke.
+func (c Access) PlanDeleteUser(ctx context.Context, name string) (*User, error) {
+	return c.plan(ctx, path("access", "users", name))
+}
+
+// plan tries out a deletion.
+func (c Access) plan(ctx context.Context, p string) (*User, error) {
+	var out User
+	if err := c.t.send(ctx, http.MethodDelete, p+"?dry_run=true", nil, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // SetPassword changes a user's password.
 func (c Access) SetPassword(ctx context.Context, name, password string) (*User, error) {
 	return post[User](ctx, c.t, path("access", "users", name, "password"), SetPassword{password})
@@ -161,6 +177,11 @@ func (c Access) Tokens(ctx context.Context, user string) ([]Token, error) {
 // CreateToken creates a token of a user.
 func (c Access) CreateToken(ctx context.Context, user string, req CreateToken) (*Token, error) {
 	return post[Token](ctx, c.t, path("access", "users", user, "tokens"), req)
+}
+
+// PlanRevokeToken returns the user of the token that RevokeToken would revoke.
+func (c Access) PlanRevokeToken(ctx context.Context, id string) (*User, error) {
+	return c.plan(ctx, path("access", "tokens", id))
 }
 
 // RevokeToken deletes a token.

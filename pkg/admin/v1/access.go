@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/access"
@@ -44,13 +45,13 @@ func (v accessAPI) route(t *API) {
 	t.handle("GET /v1/access/users", v.users)
 	t.handle("POST /v1/access/users", with(readSecret, v.createUser))
 	t.handle("GET /v1/access/users/{user}", v.user)
-	t.handle("DELETE /v1/access/users/{user}", v.deleteUser)
+	t.handleTry("DELETE /v1/access/users/{user}", v.deleteUser)
 	t.handle("POST /v1/access/users/{user}/password", with(readSecret, v.setPassword))
 	t.handle("POST /v1/access/users/{user}/grant", v.rules(access.Grant))
 	t.handle("POST /v1/access/users/{user}/revoke", v.rules(access.Revoke))
 	t.handle("POST /v1/access/users/{user}/tokens", with(readOptionalJSON, v.createToken))
 	t.handle("GET /v1/access/tokens", v.tokens)
-	t.handle("DELETE /v1/access/tokens/{id}", v.revokeToken)
+	t.handleTry("DELETE /v1/access/tokens/{id}", v.revokeToken)
 	v.routeJoins(t)
 }
 
@@ -130,7 +131,7 @@ func (v accessAPI) hash(ctx context.Context, password string) (stored string, er
 
 func (v accessAPI) deleteUser(r *http.Request) (answer, error) {
 	name := r.PathValue("user")
-	return done(v.change(r, "user "+name, access.Change{Verb: access.DeleteUser, User: name}))
+	return v.remove(r, "user "+name, access.Change{Verb: access.DeleteUser, User: name})
 }
 
 func (v accessAPI) setPassword(r *http.Request, req api.SetPassword) (answer, error) {
@@ -213,7 +214,38 @@ func (v accessAPI) tokens(r *http.Request) (answer, error) {
 
 func (v accessAPI) revokeToken(r *http.Request) (answer, error) {
 	id := r.PathValue("id")
-	return done(v.change(r, "token "+access.Redact(id), access.Change{Verb: access.RevokeToken, ID: id}))
+	return v.remove(r, "token "+access.Redact(id), access.Change{Verb: access.RevokeToken, ID: id})
+}
+
+// remove deletes a user or revokes a token, or only says what would go.
+func (v accessAPI) remove(r *http.Request, object string, c access.Change) (answer, error) {
+	if dry, err := isDryRun(r); err != nil {
+		return answer{}, err
+	} else if !dry {
+		return done(v.change(r, object, c))
+	}
+	d := v.of.Directory()
+	after, err := d.Apply(c)
+	if err != nil {
+		return answer{}, err
+	}
+	left := after.Tokens()
+	var gone []*access.Token
+	name := c.User
+	for _, t := range d.Tokens() {
+		if !slices.ContainsFunc(left, func(l *access.Token) bool { return l.ID == t.ID }) {
+			gone, name = append(gone, t), t.User
+		}
+	}
+	u := d.User(name)
+	if u == nil {
+		return answer{}, failure.UserNotFound
+	}
+	out, now := apiUser(d, u), time.Now()
+	for _, t := range gone {
+		out.Revoked = append(out.Revoked, apiToken(t, now))
+	}
+	return success(out)
 }
 
 func apiToken(t *access.Token, now time.Time) api.Token {
