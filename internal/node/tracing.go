@@ -135,7 +135,12 @@ func (x *tracing) logSlow(ctx context.Context) {
 			return
 		case s := <-x.slow:
 			name, id := x.named(s.m)
-			book.Warn(x.n.c.Log, time.Now(), "slow "+s.kind, "topic", name, "partition", s.m.ID.Partition(), "id", id, "duration", s.took)
+			args := []any{"topic", name, "partition", s.m.ID.Partition(), "id", id, "duration", s.took}
+			if s.kind == "publish" {
+				book.Warn(x.n.c.Log, time.Now(), "slow publish", args...)
+			} else {
+				book.Warn(x.n.c.Log, time.Now(), "slow delivery", args...)
+			}
 		}
 	}
 }
