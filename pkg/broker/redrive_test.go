@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -48,7 +49,7 @@ func TestMessageForADeletedChannelIsRefused(t *testing.T) {
 	was := l.store.Topic("t").Channels["c"].Version
 	redrive := func(id meta.NodeID) error {
 		done := make(chan error, 1)
-		m := topic.Message{Body: []byte("letter"), Address: &topic.Address{Channel: uint64(was)}}
+		m := topic.Message{Body: []byte("letter"), Address: &record.Address{Channel: uint64(was)}}
 		l.at(id).Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
 		return <-done
 	}
@@ -88,7 +89,7 @@ func TestMessageForAChannelThatHasYetToBeginIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	m := topic.Message{Body: []byte("letter"), Address: &topic.Address{Channel: uint64(h.Config().Channels["c"].Version)}}
+	m := topic.Message{Body: []byte("letter"), Address: &record.Address{Channel: uint64(h.Config().Channels["c"].Version)}}
 	l.at("n1").Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
 	if err := <-done; !errors.Is(err, failure.StaleVersion) {
 		t.Errorf("stored before the channel is there: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -155,7 +156,7 @@ func (w *Worker) Bring(ctx context.Context, l *Letter, to uint64, ttl time.Durat
 	o := &l.Origin
 	m := topic.Message{
 		Body: l.Seen.Message.Body, TraceID: l.Seen.Message.TraceID, Key: l.Seen.Message.Key, Header: o.Header,
-		Address: &topic.Address{Channel: to, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
+		Address: &record.Address{Channel: to, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
 	}
 	if ttl > 0 {
 		m.TTL = ttl + max(0, time.Since(time.Unix(0, o.FirstTimestampNS)))

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -26,7 +27,7 @@ func samples() []sample {
 		{Body: []byte("late"), Delay: 1_700_000_000_000_000_001},
 		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},
 		{Body: []byte("x"), Key: []byte("order-7"), Dedup: []byte("p1/42"), TTL: time.Minute},
-		{Body: []byte("x"), Address: &topic.Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: 9, Attempts: 2}},
+		{Body: []byte("x"), Address: &record.Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: 9, Attempts: 2}},
 	}}
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
 	again := topic.Receipt{First: 9, Count: 3, Position: 8, RawSize: 7, IDs: []seq.MessageID{9, 1 << 40, 4}}

@@ -21,8 +21,8 @@ const addressedWithin = 4 << 20
 // its publisher deferred.
 type arrival struct {
 	offset seq.Offset
-	to     *Address  // nil: for all channels
-	due    time.Time // until when it is deferred; zero: not deferred
+	to     *record.Address // nil: for all channels
+	due    time.Time       // until when it is deferred; zero: not deferred
 }
 
 // arrivals notifies the channels of committed addressed messages, each of them exactly once: the

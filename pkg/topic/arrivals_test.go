@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // addressed returns a copy, for one channel, of the message at an offset of partition
 // 3.
 func addressed(body string, version uint64, origin seq.Offset) Message {
-	return Message{Body: []byte(body), Address: &Address{
+	return Message{Body: []byte(body), Address: &record.Address{
 		Channel: version, Partition: 3, Offset: origin, Timestamp: 42, Attempts: 3,
 	}}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/record"
 )
 
 // alter gives a channel a filter.
@@ -98,8 +100,8 @@ func TestFilterIgnoresOperatorsMessages(t *testing.T) {
 	c := b.channel("c", 7)
 	b.alter(c, "false")
 	sent, moved := typed("sent", 0), typed("moved", 0)
-	sent.Address = &Address{Channel: 7, Timestamp: 1}
-	moved.Address = &Address{Channel: 7, Timestamp: 1, Moves: true, Offset: 1 << 40}
+	sent.Address = &record.Address{Channel: 7, Timestamp: 1}
+	moved.Address = &record.Address{Channel: 7, Timestamp: 1, Moves: true, Offset: 1 << 40}
 	b.publishAll([]Message{sent, moved})
 	if got := b.join(c).take(9, b.now); got != "sent0" {
 		t.Errorf("got %q", got)
@@ -112,7 +114,7 @@ func TestFilterIgnoresOperatorsMessagesAfterLongRequeue(t *testing.T) {
 	c := b.channel("c", 7)
 	b.alter(c, "false")
 	sent := typed("sent", 0)
-	sent.Address = &Address{Channel: 7, Partition: 3, Timestamp: 1}
+	sent.Address = &record.Address{Channel: 7, Partition: 3, Timestamp: 1}
 	b.publishAll([]Message{sent})
 	r := b.join(c)
 	for range 3 {

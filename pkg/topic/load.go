@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -57,7 +58,7 @@ func ageOf(b commitlog.Batch) age.Batch {
 // livesSince returns what an age.Clock needs to know of a message in a batch to count its time to live.
 // A copy is as old as its origin, unless it replaces that and has a time to live of its own, as the record
 // says: then that is the rest.
-func livesSince(b commitlog.Batch, a *Address, own bool) age.Batch {
+func livesSince(b commitlog.Batch, a *record.Address, own bool) age.Batch {
 	of := ageOf(b)
 	if a != nil && (!a.Moves || !own) {
 		of.Timestamp = a.Timestamp

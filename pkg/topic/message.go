@@ -9,9 +9,6 @@ import (
 // call returns.
 type Message = record.Message
 
-// Address restricts a message to one channel.
-type Address = record.Address
-
 // Maximum sizes of the parts of a message, in bytes.
 const (
 	MaxHeader = record.MaxHeader

@@ -95,7 +95,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	if !ok {
 		return Message{}, false
 	}
-	to := Address{
+	to := record.Address{
 		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -211,7 +212,7 @@ func TestMoveHidesNoMessage(t *testing.T) {
 func TestMovedRedrivenMessageHasTheRestOfItsTime(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c := b.channel("c", 1)
-	b.publishAll([]Message{{Body: []byte("a"), TTL: 2 * time.Hour, Address: &Address{Channel: 1, Timestamp: t0.Add(-time.Hour).UnixNano()}}})
+	b.publishAll([]Message{{Body: []byte("a"), TTL: 2 * time.Hour, Address: &record.Address{Channel: 1, Timestamp: t0.Add(-time.Hour).UnixNano()}}})
 	r := b.log.NewReader()
 	defer r.Release()
 	m, ok := b.p.mover.copyOf(r, &moving{c: c}, t0.Add(10*time.Minute))
@@ -226,7 +227,7 @@ func TestMessageForAnotherChannelIsNotAppendedAgain(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	c := b.channel("c", 1)
 	c.Configure(ChannelOptions{Former: []uint64{5, 9}})
-	b.publishAll([]Message{{Body: []byte("a"), Address: &Address{Channel: 9, Partition: 3}}})
+	b.publishAll([]Message{{Body: []byte("a"), Address: &record.Address{Channel: 9, Partition: 3}}})
 	r := b.join(c)
 	want(t, "first", r.take(1, t0), "a")
 	c.Configure(ChannelOptions{Former: []uint64{5, 8}})

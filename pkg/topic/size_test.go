@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 )
 
 // shapes are messages of every shape, by name.
@@ -15,7 +16,7 @@ var shapes = []struct {
 }{
 	{"plain", Message{}},
 	{"everything", Message{
-		Delay: time.Hour, TraceID: 1, Header: []byte("{}"), Key: []byte("k"), Dedup: []byte("d"), TTL: 1, Address: &Address{Channel: 1},
+		Delay: time.Hour, TraceID: 1, Header: []byte("{}"), Key: []byte("k"), Dedup: []byte("d"), TTL: 1, Address: &record.Address{Channel: 1},
 	}},
 }
 

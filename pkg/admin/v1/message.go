@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -160,7 +161,7 @@ func (v againAPI) requeue(r *http.Request, t *meta.Topic, channel string) (answe
 		return answer{}, notFound(api.Errorf(failure.NotFound, "channel %q of topic %q not found, or ephemeral", channel, t.Name))
 	}
 	return v.publish(r, t, func(m seq.MessageID, seen *operate.Peeked, again topic.Message) publish.Request {
-		again.Address = &topic.Address{
+		again.Address = &record.Address{
 			Channel: uint64(c.Version), Partition: m.Partition(), Offset: m.Offset(), Timestamp: seen.Timestamp.UnixNano(),
 		}
 		return publish.Request{Topic: t.Name, Partition: m.Partition(), Messages: []topic.Message{again}}
