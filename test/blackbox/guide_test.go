@@ -63,6 +63,33 @@ func TestGuidesMatchCommandOutput(t *testing.T) {
 	}
 }
 
+// TestManualMatchesCommandOutput runs the console blocks of docs/brokerctl.md on a new node. The
+// commands that fail there show their error. Blocks without a language are examples from clusters.
+func TestManualMatchesCommandOutput(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "brokerctl.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, dir, ran := startNodeOn(t, filepath.Join(t.TempDir(), "data")), t.TempDir(), 0
+	changing := regexp.MustCompile(`\b([\d.]+m?s|[A-Z2-7]{26})\b`) // the age of the oldest message, the id of the cluster
+	for _, block := range consoleBlock.FindAllSubmatch(raw, -1) {
+		for _, step := range strings.Split(string(block[2]), "$ ")[min(1, len(block[2])):] {
+			command, shown, _ := strings.Cut(step, "\n")
+			if strings.Contains(shown, "error") {
+				command += " || true"
+			}
+			got := n.shell(dir, command)
+			if changing.ReplaceAllString(steady(got), "X") != changing.ReplaceAllString(steady(shown), "X") {
+				t.Errorf("$ %s\n%s\nthe manual shows:\n%s", command, got, shown)
+			}
+			ran++
+		}
+	}
+	if ran < 9 {
+		t.Errorf("only %d commands were found", ran)
+	}
+}
+
 // failing is a consumer that requeues messages whose body begins with bad, and finishes the others.
 func (n *node) failing(topic, channel string) *wire {
 	n.t.Helper()
