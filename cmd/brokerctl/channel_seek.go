@@ -184,7 +184,7 @@ earlier changes. --list lists the changes that can be undone.`,
 }
 
 func newChannelRestoreCommand(g *globals) *cobra.Command {
-	var replace bool
+	var replace, dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "restore TOPIC/CHANNEL",
 		Short: "Restore a deleted channel at its last position",
@@ -192,11 +192,17 @@ func newChannelRestoreCommand(g *globals) *cobra.Command {
 unless the disk is nearly full or the topic's size is limited. Consumers that reconnect create the channel again, at
 the end of the topic: --replace moves that channel to the position of the deleted one; channel undo reverts that.`,
 	}, func(cmd *cobra.Command, at target) error {
+		if dry {
+			return answer(cmd, g, func(ctx context.Context) (*api.MovePlan, error) {
+				return g.client.History.PlanRestoreChannel(ctx, at.topic, at.channel, replace)
+			}, planView)
+		}
 		return undoChannel(cmd, g, at, func(ctx context.Context, topic, channel string) (*api.UndoneMove, error) {
 			return g.client.History.RestoreChannel(ctx, topic, channel, replace)
 		})
 	})
 	cmd.Flags().BoolVar(&replace, "replace", false, "also move a channel with the name that was created since")
+	planVar(cmd, &dry)
 	return cmd
 }
 

@@ -56,7 +56,7 @@ func TestOperatorActsAreRecorded(t *testing.T) {
 	for target, body := range map[string]string{
 		"/v1/nodes/n1/decommission": `{"dry_run":true}`, "/v1/topics/orders/partitions/0/move": `{"replicas":["n2"],"dry_run":true}`,
 		"/v1/topics/orders/channels/bill/dead-letters/redrive": `{"max":1,"dry_run":true}`, "/v1/cluster/finalize-upgrade": `{"dry_run":true}`,
-		"/v1/deleted/orders/restore": `{"dry_run":true}`,
+		"/v1/deleted/orders/restore": `{"dry_run":true}`, "/v1/topics/orders/channels/bill/restore": `{"replace":true,"dry_run":true}`,
 	} {
 		if w := ask(h, http.MethodPost, target, body); w.Code >= 300 {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)

@@ -144,6 +144,17 @@ func TestDeletedChannelReplacesTheOneThatConsumersCreated(t *testing.T) {
 	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", false); !errors.Is(err, failure.ChannelAgain) || l.left() != again {
 		t.Errorf("created again: %v, %d left", err, l.left())
 	}
+	if _, err := b.Contents.PlanMove(ctx, "t", "c", &operate.SeekTo{Deleted: true}); !errors.Is(err, failure.ChannelAgain) {
+		t.Errorf("planned without replacing: %v", err)
+	}
+	moves, err := b.Contents.PlanMove(ctx, "t", "c", &operate.SeekTo{Deleted: true, Replace: true})
+	after := again
+	for _, m := range moves {
+		after += m.Redelivered - m.Skipped
+	}
+	if err != nil || after != 12 || l.left() != again {
+		t.Errorf("planned: %+v, %v: %d would be left, want 12, and %d are", moves, err, after, l.left())
+	}
 	if _, err := b.Contents.RestoreChannel(ctx, "t", "c", true); err != nil || l.left() != 12 {
 		t.Errorf("%v: %d left, want 12", err, l.left())
 	}

@@ -50,4 +50,6 @@ type SeekTo struct {
 	Partition  *int // the only one; nil: all
 	Forward    bool // a move back is refused
 	Unsaved    bool // the previous position is not saved: the channel is new
+	Deleted    bool // to that of the deleted channel of the name; only planned
+	Replace    bool // with Deleted, also of a channel that was created since
 }

@@ -192,9 +192,12 @@ func (m operatorMove) move(ctx context.Context) error {
 	return c.outcome(asked, errors.Join(planned, err))
 }
 
-// PlanMove returns the effect of SeekChannel, or with nil of EmptyChannel, without changing
-// anything.
+// PlanMove returns the effect of SeekChannel, with nil of EmptyChannel, or with Deleted of RestoreChannel, without
+// changing anything.
 func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]api.PartitionMove, error) {
+	if to != nil && to.Deleted {
+		return planRestore(ctx, o.node, name, channel, to.Replace)
+	}
 	m, err := newMove(o.node, name, channel, "", to)
 	if err != nil {
 		return nil, err
@@ -277,11 +280,32 @@ const (
 // the settings of the deleted one, and the messages that are in the log for that one alone; its own position
 // is saved, for UndoChannel. Without replace, such a channel is refused with failure.ChannelAgain.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, replace bool) (api.UndoneMove, error) {
-	t, err := o.node.topics.Topic(name)
+	t, v, err := restorable(o.node, name, channel, replace)
 	if err != nil {
 		return api.UndoneMove{}, err
 	}
-	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
+	if t.Channels[channel] == nil {
+		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter, Paused: v.Paused, Version: v.Version})
+	} else {
+		err = replaceChannel(ctx, o.node, t, v, meta.HistoryOf(o.node.Meta.View()).Of(t, channel)[0])
+	}
+	if err != nil {
+		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
+	}
+	u, err := undo(ctx, o.node, v)
+	if err != nil { // the channel exists, with the settings of the deleted one
+		err = fate.Mark(fmt.Errorf("restore of %s/%s incomplete; repeat it with replace: %v", name, channel, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
+	}
+	return u, err
+}
+
+// restorable returns the position of a deleted channel to which RestoreChannel restores it, or why it would not.
+func restorable(o *Node, name, channel string, replace bool) (*meta.Topic, *meta.Saved, error) {
+	t, err := o.topics.Topic(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := meta.HistoryOf(o.Meta.View()).Of(t, channel)
 	is := t.Channels[channel]
 	i := slices.IndexFunc(all, func(v *meta.Saved) bool { // one with its own version was not deleted after all
 		return v.Verb == SavedDelete && (is == nil || v.Version != is.Version)
@@ -291,22 +315,55 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 		err = failure.ChannelThere
 	case i < 0:
 		err = failure.NothingToUndo
-	case is == nil:
-		v := all[i]
-		err = o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter, Paused: v.Paused, Version: v.Version})
-	case !replace:
+	case is != nil && !replace:
 		err = fmt.Errorf("%w, at %s", failure.ChannelAgain, time.Unix(0, all[i].At).UTC().Format(time.RFC3339))
 	default:
-		err = replaceChannel(ctx, o.node, t, all[i], all[0])
+		return t, all[i], nil
 	}
+	return nil, nil, fmt.Errorf("%s/%s: %w", name, channel, err)
+}
+
+// planRestore returns the effect of RestoreChannel on the channel that it would replace, without changing
+// anything. If there is none, each partition only has the position of the deleted channel.
+func planRestore(ctx context.Context, o *Node, name, channel string, replace bool) ([]api.PartitionMove, error) {
+	t, v, err := restorable(o, name, channel, replace)
 	if err != nil {
-		return api.UndoneMove{}, fmt.Errorf("%s/%s: %w", name, channel, err)
+		return nil, err
 	}
-	u, err := undo(ctx, o.node, all[i])
-	if err != nil { // the channel exists, with the settings of the deleted one
-		err = fate.Mark(fmt.Errorf("restore of %s/%s incomplete; repeat it with replace: %v", name, channel, err), fate.Uncertain) //nolint:errorlint // its code says that nothing changed
+	moves := make([]api.PartitionMove, len(v.Partitions))
+	err = fan.Join(len(moves), askTogether, func(i int) error {
+		saved := &v.Partitions[i]
+		moves[i] = api.PartitionMove{Partition: saved.Partition, Now: uint64(saved.Floor), Target: uint64(saved.Floor)}
+		if t.Channels[channel] == nil {
+			return nil
+		}
+		to := &SeekTo{Offset: new(saved.Floor)}
+		p, err := atLeader(ctx, o, askPlace, name, saved.Partition, placeArgs{channelAt{name, channel, saved.Partition}, to})
+		if err != nil {
+			return err
+		}
+		both, only := finishedIn(saved.Finished, p)
+		moves[i].Now, moves[i].Target = uint64(p.Floor), uint64(p.Target)
+		moves[i].Redelivered, moves[i].Skipped = p.Redelivered-both, p.Skipped+only
+		return nil
+	})
+	return moves, err
+}
+
+// finishedIn counts the messages of ranges, above the target of a move, that are finished at a place, and the others.
+func finishedIn(ranges [][2]seq.Offset, p topic.Place) (finished, others int64) {
+	for _, r := range ranges {
+		from, end := max(r[0], p.Target), r[1]
+		if from >= end {
+			continue
+		}
+		in := max(0, int64(min(end, p.Floor))-int64(from))
+		for _, f := range p.Finished {
+			in += max(0, int64(min(end, f.End))-int64(max(from, f.From)))
+		}
+		finished, others = finished+in, others+int64(end-from)-in
 	}
-	return u, err
+	return finished, others
 }
 
 // replaceChannel gives a channel the settings of the deleted one of the same name, and what is in the log for that

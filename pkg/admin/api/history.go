@@ -102,6 +102,11 @@ func (h History) Undo(ctx context.Context, topic, channel string) (*UndoneMove, 
 	return post[UndoneMove](ctx, h.t, path("topics", topic, "channels", channel, "undo"), nil)
 }
 
+// PlanRestoreChannel returns the effect of RestoreChannel on the channel that it would replace, without performing it.
+func (h History) PlanRestoreChannel(ctx context.Context, topic, channel string, replace bool) (*MovePlan, error) {
+	return post[MovePlan](ctx, h.t, path("topics", topic, "channels", channel, "restore"), map[string]bool{"replace": replace, "dry_run": true})
+}
+
 // RestoreChannel restores a deleted channel at its last position. replace also moves a channel that was
 // created since under the name; its position is saved.
 func (h History) RestoreChannel(ctx context.Context, topic, channel string, replace bool) (*UndoneMove, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
@@ -117,9 +118,17 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 	}
 	var req struct {
 		Replace bool `json:"replace"`
+		DryRun  bool `json:"dry_run"`
 	}
 	if err := readOptionalJSON(r, &req); err != nil {
 		return answer{}, err
+	}
+	if web.ActOf(r.Context()).DryRun = req.DryRun; req.DryRun {
+		moves, err := v.channels.topics.broker.PlanMove(r.Context(), t.Name, channel, &operate.SeekTo{Deleted: true, Replace: req.Replace})
+		if err != nil {
+			return answer{}, err
+		}
+		return success(api.MovePlan{Topic: t.Name, Channel: channel, Partitions: moves})
 	}
 	return reply(v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel, req.Replace))
 }
