@@ -17,7 +17,9 @@ import (
 )
 
 // linuxOnly are programs of the tests that use namespaces and mounts.
-func linuxOnly() []string { return []string{module + "/test/alerts", module + "/test/cluster", module + "/test/network"} }
+func linuxOnly() []string {
+	return []string{module + "/test/alerts", module + "/test/cluster", module + "/test/network"}
+}
 
 // TestProgramsBuildOnMacOS: brokerctl and the tests of other programs, with pkg/brokertest, also run on
 // laptops. It checks the types of all packages as a compiler for macOS would.

@@ -85,14 +85,25 @@ func TestMessageForAChannelThatHasYetToBeginIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := l.at("n1").Host.Lookup("t")
-	if err := h.Led(0).Part.RemoveChannel("c"); err != nil {
+	part := h.Led(0).Part
+	send := func(to uint64) error {
+		done := make(chan error, 1)
+		m := topic.Message{Body: []byte("letter"), Address: &record.Address{Channel: to}}
+		l.at("n1").Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
+		return <-done
+	}
+	if err := part.RemoveChannel("c"); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	m := topic.Message{Body: []byte("letter"), Address: &record.Address{Channel: uint64(h.Config().Channels["c"].Version)}}
-	l.at("n1").Router.Publish(ctx, publish.Request{Topic: "t", Messages: []topic.Message{m}, Done: func(r topic.Receipt) { done <- r.Err }})
-	if err := <-done; !errors.Is(err, failure.StaleVersion) {
+	if err := send(uint64(h.Config().Channels["c"].Version)); !errors.Is(err, failure.StaleVersion) {
 		t.Errorf("stored before the channel is there: %v", err)
+	}
+	const gone = 9999 // the metadata has it no longer, and the partition has yet to remove it
+	if _, err := part.AddChannel("gone", gone, topic.ChannelOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(gone); !errors.Is(err, failure.StaleVersion) {
+		t.Errorf("stored for a channel that is being deleted: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
@@ -129,7 +130,12 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 // longer, or the partition has it not yet: all channels would skip it, and its sender forget it.
 func offer(h *host.Topic, lp *host.Led, o topic.Offered) error {
 	for i := range o.Messages {
-		if a := o.Messages[i].Address; a != nil && !(h.Config().HasVersion(a.Channel) && topic.HasVersion(lp.Part, a.Channel)) {
+		a := o.Messages[i].Address
+		if a == nil {
+			continue
+		}
+		begun := slices.ContainsFunc(lp.Part.Channels(), func(c *topic.Channel) bool { return c.HasVersion(a.Channel) })
+		if !begun || !h.Config().HasVersion(a.Channel) {
 			return fmt.Errorf("channel was deleted or created again since the message was addressed to it, or the partition has yet to add it: %w", failure.StaleVersion)
 		}
 	}

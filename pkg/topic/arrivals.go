@@ -169,7 +169,7 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	case a.to == nil && rest == 0: // it is already due
 	case a.to == nil:
 		c.state.Defer(a.offset, now, rest)
-	case !isFor(a.to.Channel, c):
+	case !c.HasVersion(a.to.Channel):
 		channel.PassOver(c.state, a.offset)
 	case a.to.Moves:
 		channel.Move(c.state, channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
@@ -179,15 +179,9 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	return c.armLocked()
 }
 
-// isFor reports whether messages that are addressed to a version are for a channel.
-func isFor(to uint64, c *Channel) bool {
+// HasVersion reports whether messages that are addressed to a version of a channel are for this one.
+func (c *Channel) HasVersion(to uint64) bool {
 	return to == c.version || slices.Contains(*c.former.Load(), to)
-}
-
-// HasVersion reports whether messages that are addressed to a version of a channel are for one of the partition's,
-// from now on.
-func HasVersion(p *Partition, version uint64) bool {
-	return slices.ContainsFunc(p.Channels(), func(c *Channel) bool { return isFor(version, c) })
 }
 
 // arrivalsSince returns the addressed and the deferred messages from an offset on, committed or

@@ -256,7 +256,7 @@ func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent in
 			}
 			return sent, nil
 		}
-		if foreign := k.message.Address != nil && !isFor(k.message.Address.Channel, k.ch); foreign {
+		if foreign := k.message.Address != nil && !k.ch.HasVersion(k.message.Address.Channel); foreign {
 			k.undo.gone = append(k.undo.gone, t.Offset) // its channel was moved back, or lost its position
 			continue
 		}

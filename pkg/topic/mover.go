@@ -100,7 +100,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
 	}
 	m, _ := record.Decode(raw) // CopyTo refuses an invalid one
-	if m.Address != nil && isFor(m.Address.Channel, from.c) {
+	if m.Address != nil && from.c.HasVersion(m.Address.Channel) {
 		to.Channel = m.Address.Channel
 	}
 	return record.CopyTo(to, raw, rest, v.p.o.Ages.Age(livesSince(b, m.Address, m.TTL > 0), now), time.Duration(v.p.ttl.Load()))

@@ -62,7 +62,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 			if err != nil {
 				return seen, fmt.Errorf("offset %d: %w", at, err)
 			}
-			if c != nil && m.Address != nil && !isFor(m.Address.Channel, c) {
+			if c != nil && m.Address != nil && !c.HasVersion(m.Address.Channel) {
 				continue
 			}
 			s.Message, s.Rest = m, p.rest(b, at, m.Delay, now)
