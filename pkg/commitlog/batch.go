@@ -100,8 +100,8 @@ func (b Batch) EndPosition() int64 { return b.position + int64(headerBytes+len(b
 
 // PositionBefore returns the byte position of the record of n bytes that an iterator has returned
 // last. end is the batch's EndPosition.
-func (it *Records) PositionBefore(end int64, n int) int64 {
-	return end - int64(it.Left()+RecordBytes(n))
+func (r *Records) PositionBefore(end int64, n int) int64 {
+	return end - int64(r.Left()+RecordBytes(n))
 }
 
 // offsetAt returns the offset of the record at a byte position of the virtual log, which is in the
