@@ -107,7 +107,7 @@ func TestEventsInEveryForm(t *testing.T) {
 	goldenForms(t, "events", []string{"events"})
 }
 
-// TestCutListsTellIt: the oldest entries are left out, and whoever looks for one of them has to know.
+// TestCutListsTellIt: a list that leaves out the oldest entries says so.
 func TestCutListsTellIt(t *testing.T) {
 	broker := newFakeBroker(t)
 	for _, list := range []string{"events", "audit log"} {
@@ -136,7 +136,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestFollowedEventsOutliveTheirNode: the end of the node that is asked is what whoever follows events waits for.
+// TestFollowedEventsOutliveTheirNode: events are followed across the failure of the node that is asked.
 func TestFollowedEventsOutliveTheirNode(t *testing.T) {
 	dies, lives := newFakeBroker(t), newFakeBroker(t)
 	dies.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(lives.URL, "http://")}}})

@@ -362,8 +362,7 @@ func TestLogBoundedBelowASegmentStaysBounded(t *testing.T) {
 	}
 }
 
-// TestExcessIsReported: whoever removes the oldest segments in rounds is told in between, once for each segment that
-// begins while the log is too large.
+// TestExcessIsReported: OnExcess is called once for each segment that begins while the log is too large.
 func TestExcessIsReported(t *testing.T) {
 	const bound = 1 << 20
 	told := 0

@@ -369,7 +369,7 @@ func (j joiner) joinOne(lp *host.Led) error {
 	if k == nil {
 		return tooManyConsumers{r.Topic, r.Channel, s.c.o.MaxChannelConsumers}
 	}
-	if s.topic.Led(lp.Index) != lp { // the partition may have been closed before it had the channel, which nobody closes then
+	if s.topic.Led(lp.Index) != lp { // if it was closed before it had the channel, its closing did not end the channel
 		k.Leave()
 		return fmt.Errorf("%s/%d: %w", r.Topic, lp.Index, failure.NotLeading)
 	}
