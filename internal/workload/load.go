@@ -41,8 +41,8 @@ func (p *producer) run(ctx context.Context) {
 		}
 		if due.IsZero() {
 			due = time.Now()
-		} else if wait := time.Until(due); wait > 0 {
-			beat.Pause(ctx, wait)
+		} else if wait := time.Until(due); wait > 0 && !beat.Pause(ctx, wait) {
+			return
 		}
 		var bodies [][]byte
 		select {
@@ -63,8 +63,11 @@ func (p *producer) run(ctx context.Context) {
 			answers.Done()
 		}
 		if err := p.client.SendAsync(ctx, client.Outgoing{Topic: p.load.topic, Bodies: bodies[:n]}, done); err != nil {
-			done(err)
-			return // the run has ended
+			if !errors.Is(err, context.Cause(ctx)) { // a batch that is not sent because the run is over has not failed
+				p.answered(n, due, err)
+			}
+			answers.Done()
+			return
 		}
 	}
 }
