@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func post(t *testing.T, url, body string) (status int, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -93,6 +93,19 @@ func TestOneNodeKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
 	}
 }
 
+// TestRestartWaitsForItsPorts: while a node does not run, the system may give its port to another test.
+func TestRestartWaitsForItsPorts(t *testing.T) {
+	b := brokertest.Start(t, brokertest.InMemory())
+	b.Stop()
+	other, err := net.Listen("tcp", b.Addr())
+	if err != nil {
+		t.Skip("another program has it already: ", err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = other.Close() })
+	b.Restart()
+	publish(t, b, "orders", "one")
+}
+
 func TestClusterContinuesWithoutLeader(t *testing.T) {
 	c := brokertest.Cluster(t, 3, brokertest.InMemory())
 	publish(t, c[0], "orders", "one")
@@ -135,7 +148,7 @@ func TestPausedNodeIsSilentUntilResumed(t *testing.T) {
 		t.Errorf("a paused node answered %q, %v", answer[:n], err)
 	}
 	b.Resume()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer[8:]) != "OK" {

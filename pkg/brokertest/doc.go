@@ -9,8 +9,8 @@
 //
 // It opens and stops nodes within one process. Tests talk to them with any NSQ or HTTP client.
 //
-// Nodes listen on 127.0.0.1 on ports picked by the system and keep them across restarts. They
-// stop with the test. Everything of brokerd is included except what belongs to a process, such
+// Nodes listen on 127.0.0.1 on ports picked by the system and keep them across restarts: a restart
+// waits while another program has one of them. They stop with the test. Everything of brokerd is included except what belongs to a process, such
 // as signals and systemd.
 //
 // Invariants:

@@ -2,11 +2,13 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	readyPoll    = 5 * time.Millisecond
+	bindPoll     = 10 * time.Millisecond
 )
 
 // nsqVersion is the release of nsqd that is reported to clients, as in brokerd.
@@ -159,13 +162,25 @@ func startAll(t testing.TB, nodes []*Node) {
 	}
 }
 
-// open opens the node at its addresses.
+// open opens the node at its addresses. While it did not run, the system may have given a port of it to another
+// program, such as another test: it waits until that one has closed it.
 func (n *Node) open(ctx context.Context) (*life, error) {
-	ls, err := node.Bind(ctx, n.listen)
-	if err != nil {
-		return nil, err
+	tick := time.NewTicker(bindPoll)
+	defer tick.Stop()
+	for {
+		ls, err := node.Bind(ctx, n.listen)
+		if err == nil {
+			return n.openAt(ctx, ls)
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
 	}
-	return n.openAt(ctx, ls)
 }
 
 func (n *Node) openAt(ctx context.Context, ls *node.Listeners) (*life, error) {
