@@ -12,6 +12,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
+// nobody is the address of no broker: nothing listens there, and the system gives it to no listener.
+const nobody = "http://127.0.0.1:1"
+
 // probed answers every probe with a status and a body.
 func probed(t *testing.T, status int, body string) string {
 	t.Helper()
@@ -28,8 +31,6 @@ func probed(t *testing.T, status int, body string) string {
 }
 
 func TestChecksOfOneNode(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	const sick = `{"ok":false,"reasons":[{"code":"draining","count":1,"what":"the node drains"}]}`
 	for _, c := range []struct {
 		name, address string
@@ -44,7 +45,7 @@ func TestChecksOfOneNode(t *testing.T) {
 		{"as JSON", probed(t, 503, sick), []string{"-o", "json"}, 2, sick + "\n"},
 		{"as a name", probed(t, 503, sick), []string{"-o", "name", "--live"}, 2, "not live\n"},
 		{"somebody else", probed(t, 404, "<html>"), nil, 3, ""},
-		{"nobody", gone.URL, nil, 2, ""},
+		{"nobody", nobody, nil, 2, ""},
 	} {
 		r := newFakeBroker(t).brokerctl(t, append([]string{"check", "node", "--addr", c.address}, c.args...)...)
 		if r.exit != c.exit || r.stdout != c.stdout {
@@ -58,8 +59,7 @@ func TestChecksOfOneNode(t *testing.T) {
 
 // TestChecksHavePluginExitCodes: every check exits with 0 to 3 and prints a line with the reason.
 func TestChecksHavePluginExitCodes(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	silent := api.NodeList{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(nobody, "http://")}}}
 	one := api.Lag{Channels: []api.ChannelLag{{Topic: "orders", Channel: "invoice", Depth: 7}}}
 	for _, c := range []struct {
 		args []string
@@ -77,7 +77,7 @@ func TestChecksHavePluginExitCodes(t *testing.T) {
 		{[]string{"cluster", "--format", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
 		{[]string{"cluster", "--format", "prometheus"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "# HELP brokerd_check_state"},
 		{[]string{"cluster", "-o", "name"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "critical\n"},
-		{[]string{"cluster", "--addr", gone.URL}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
+		{[]string{"cluster", "--addr", nobody}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
 		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Error{Code: failure.Forbidden, Message: "no"}}, 3, "BROKERD CLUSTER UNKNOWN - no"},
 		{[]string{"raft"}, nil, 1, "BROKERD RAFT WARNING - voter n3 does not answer"},
 		{[]string{"channel", "orders/invoice"}, map[string]any{"GET /v1/lag": one}, 0, "BROKERD CHANNEL OK - orders/invoice: 7 messages wait"},
@@ -95,8 +95,8 @@ func TestChecksHavePluginExitCodes(t *testing.T) {
 		{[]string{"disk", "--no-such-flag"}, nil, 3, ""},
 		{[]string{"disk", "word"}, nil, 3, ""},
 		{[]string{"cluster", "--format", "xml"}, nil, 3, ""},
-		{[]string{"disk"}, nil, 3, "BROKERD DISK UNKNOWN - "}, // nothing listens at the addresses of those nodes
-		{[]string{"cert"}, nil, 3, "BROKERD CERT UNKNOWN - "},
+		{[]string{"disk"}, map[string]any{"GET /v1/nodes": silent}, 3, "BROKERD DISK UNKNOWN - "},
+		{[]string{"cert"}, map[string]any{"GET /v1/nodes": silent}, 3, "BROKERD CERT UNKNOWN - "},
 	} {
 		b := newFakeBroker(t)
 		for request, answer := range c.set {

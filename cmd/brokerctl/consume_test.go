@@ -134,7 +134,7 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, failure.ExitUnavailable, "this is an HTTP address"},
 		{[]string{"message", "tail", "orders/c", "--from", "start"}, failure.ExitUsage, "--from applies to topics only"},
 		{[]string{"message", "tail", "orders", "--from", "x"}, failure.ExitUsage, `--from "x" is not a valid position`},
-		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, failure.ExitUnavailable, "no broker is reachable"},
+		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "2s"}, failure.ExitUnavailable, "no broker is reachable"},
 		{[]string{"bench", "pub", "orders", "--tcp", "nowhere"}, failure.ExitUsage, `"nowhere" is not HOST:PORT`},
 		{[]string{"message", "tail", "orders/c", "--filter", "size > 1"}, failure.ExitUsage, "--filter applies to topics only; a channel has its own"},
 		{[]string{"channel", "alter", "orders/c", "--on-expired", "block"}, failure.ExitUsage, `--on-expired "block": must be dead-letter, drop or default`},

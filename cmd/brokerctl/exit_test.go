@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -200,14 +199,8 @@ func TestErrorsAreJSONOnRequest(t *testing.T) {
 }
 
 func TestUnreachableIsExitSix(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
 	for _, args := range [][]string{{"cluster", "health"}, {"topic", "delete", "t", "--yes"}, {"message", "pub", "t", "m"}} {
-		r := runWith(t, environment{}, append(args, "--addr", address)...)
+		r := runWith(t, environment{}, append(args, "--addr", nobody)...)
 		if r.exit != failure.ExitUnavailable || !strings.Contains(r.stderr, "connection refused (is brokerd running there?") {
 			t.Errorf("%v: exit %d, stderr %q", args, r.exit, r.stderr)
 		}
@@ -216,7 +209,7 @@ func TestUnreachableIsExitSix(t *testing.T) {
 
 func TestNextAddressIsAsked(t *testing.T) {
 	broker := newFakeBroker(t)
-	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", "127.0.0.1:1", "--addr", broker.URL)
+	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", nobody, "--addr", broker.URL)
 	if r.exit != exitOK || r.stdout != "clicks#ephemeral\norders\n" {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
@@ -367,8 +360,12 @@ func TestCompletionOffersLiveNames(t *testing.T) {
 		if len(words) == 2 || words[len(words)-1] == "orders" {
 			words = append(words, "")
 		}
-		r := broker.brokerctl(t, append([]string{"__complete"}, words...)...)
-		if got, _, _ := strings.Cut(r.stdout, ":"); got != tc.want {
+		got := "-"
+		for try := 0; try < 10 && got != tc.want; try++ { // a completion gives up after a second
+			r := broker.brokerctl(t, append([]string{"__complete"}, words...)...)
+			got, _, _ = strings.Cut(r.stdout, ":")
+		}
+		if got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.args, got, tc.want)
 		}
 	}

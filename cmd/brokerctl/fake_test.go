@@ -117,7 +117,7 @@ func runWith(t *testing.T, env environment, args ...string) result {
 	if env.getenv == nil {
 		env.getenv = func(string) string { return "" }
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit := run(ctx, args, env)
 	if words := logtest.Doubled(stderr.String()); words != "" {

@@ -22,7 +22,7 @@ func logLines(t *testing.T, log *slog.Logger, lines int, filler string) {
 	}()
 	select {
 	case <-logged:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the process waits for the reader of its log")
 	}
 }

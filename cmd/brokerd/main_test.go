@@ -139,7 +139,7 @@ type running struct {
 }
 
 // patience is the timeout for everything that should happen immediately.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // start runs a program in a directory of its own.
 func start(t *testing.T, dir string, env []string, name string, args ...string) *running {

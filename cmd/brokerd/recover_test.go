@@ -54,16 +54,8 @@ func survivorDir(t *testing.T, address string) string {
 	return dir
 }
 
-// closedAddress returns an address at which nothing listens.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+// nobody is an address at which nothing listens, and which the system gives to no listener.
+const nobody = "127.0.0.1:2"
 
 // brokerdSays runs the program with a command line.
 func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -84,7 +76,7 @@ func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string)
 }
 
 func TestRecoverReportsLossesAndChangesNothingUnconfirmed(t *testing.T) {
-	dir := survivorDir(t, closedAddress(t))
+	dir := survivorDir(t, nobody)
 	code, out, stderr := brokerdSays(t, "recover", "--only-survivor", "--data-dir", dir)
 	if code != exitFailed || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -126,7 +118,7 @@ func TestRecoverRefuses(t *testing.T) {
 	}
 	defer l.Close()
 	alive := survivorDir(t, l.Addr().String())
-	used := survivorDir(t, closedAddress(t))
+	used := survivorDir(t, nobody)
 	lock, err := lockDataDir(used, "n1", time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -27,7 +28,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // sink is the receiver's backend. It refuses the first n requests.
 type sink struct {
@@ -44,14 +45,24 @@ func (s *sink) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	return s.TracesSink.ConsumeTraces(ctx, td)
 }
 
+// free returns an address on which nobody listens, outside the range from which the system chooses the ports of
+// connections: one of them could have it otherwise before the program listens there.
+func free(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
 func startReceiver(t *testing.T, next consumer.Traces) (endpoint string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := free(t)
 	f := otlpreceiver.NewFactory()
 	c := f.CreateDefaultConfig()
 	given := map[string]any{"protocols": map[string]any{"http": map[string]any{"endpoint": address}}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	patience  = 30 * time.Second
+	patience  = time.Minute
 	accessKey = "AKIDEXAMPLE"
 	secretKey = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" // of Amazon's documentation
 	domain    = "s3.example.test"                          // resolved by nobody: requests for it go through the proxy
@@ -71,15 +72,19 @@ func started(t *testing.T, address string, cmd *exec.Cmd) {
 	}
 }
 
-// free returns an address on which nobody listens.
+// free returns an address on which nobody listens, outside the range from which the system chooses the ports of
+// connections: one of them could have it otherwise before the program listens there.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 func start(t *testing.T) *service {

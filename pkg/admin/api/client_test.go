@@ -292,20 +292,12 @@ func TestErrorKeepsItsCode(t *testing.T) {
 	}
 }
 
-// refusing returns an address at which nothing listens.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
+// refusing is an address at which nothing listens, and which the system gives to no listener.
+const refusing = "127.0.0.1:1"
 
 func TestRefusingAddressIsSkipped(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, "{}")
-	c := newTestClient(t, refusing(t), node.URL)
+	c := newTestClient(t, refusing, node.URL)
 	for range 2 {
 		if err := c.PauseTopic(t.Context(), "t", true); err != nil {
 			t.Fatal(err)
@@ -322,7 +314,7 @@ func TestRefusingAddressIsSkipped(t *testing.T) {
 // Learned addresses are used when the given ones do not respond.
 func TestLearnedAddressesAreAsked(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, "{}")
-	c := newTestClient(t, refusing(t))
+	c := newTestClient(t, refusing)
 	for _, address := range []string{node.URL, node.URL, "", "ftp://x"} {
 		c.Know(address)
 	}
@@ -346,7 +338,7 @@ func TestStartingOrExitingNodeIsSkipped(t *testing.T) {
 }
 
 func TestNoNodeAnswersIsUnavailable(t *testing.T) {
-	_, err := newTestClient(t, refusing(t), refusing(t)).Topics(t.Context())
+	_, err := newTestClient(t, refusing, "127.0.0.1:2").Topics(t.Context())
 	if CodeOf(err) != failure.Unavailable || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want %s with its cause", err, failure.Unavailable)
 	}
