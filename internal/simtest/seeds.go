@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,6 +21,15 @@ type Seeds struct {
 	one   *uint64
 	count *int
 	first *uint64
+
+	mu    sync.Mutex // guards what follows
+	notes []note     // at most one of a seed
+}
+
+// note is what the end of the output repeats of a seed.
+type note struct {
+	seed uint64
+	text string
 }
 
 // NewSeeds registers the flags -sim.seed (this one only), -sim.seeds (how many;
@@ -36,9 +47,15 @@ const keptFile = "seeds.txt"
 
 // Run runs f for each seed as a separate, parallel test: first the seeds in
 // testdata/seeds.txt, then new ones. A seed that fails prints how to run it
-// again.
+// again. The output of a failed test ends with one line for each seed with a note
+// and for each that failed.
 func (s *Seeds) Run(t *testing.T, f func(t *testing.T, seed uint64)) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.summary(t.Name()))
+		}
+	})
 	if *s.one != 0 {
 		s.guard(t, *s.one, f)
 		return
@@ -55,11 +72,45 @@ func (s *Seeds) Run(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 }
 
+// Note has the end of a failed test's output repeat the first line of a text about a
+// seed, because the middle of a long output may be cut out. A later note of a seed
+// replaces an earlier one.
+func (s *Seeds) Note(seed uint64, text string) {
+	line, _, _ := strings.Cut(text, "\n")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(slices.DeleteFunc(s.notes, func(n note) bool { return n.seed == seed }), note{seed, line})
+}
+
+// noteFailed notes that a seed failed, if nothing else is noted of it.
+func (s *Seeds) noteFailed(seed uint64) {
+	s.mu.Lock()
+	known := slices.ContainsFunc(s.notes, func(n note) bool { return n.seed == seed })
+	s.mu.Unlock()
+	if !known {
+		s.Note(seed, "failed: its own output tells why")
+	}
+}
+
+// summary lists the last notes of the run of a test.
+func (s *Seeds) summary(test string) string {
+	const most = 20
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %d seeds of note:", test, len(s.notes))
+	for _, n := range s.notes[max(0, len(s.notes)-most):] {
+		fmt.Fprintf(&text, "\nseed %d: %s", n.seed, n.text)
+	}
+	return text.String()
+}
+
 func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T, seed uint64)) {
 	t.Run(fmt.Sprint(kind, seed), func(t *testing.T) {
 		t.Parallel()
 		t.Cleanup(func() {
 			if t.Failed() {
+				s.noteFailed(seed)
 				t.Logf("again: go test -run '^%s$' -sim.seed %d (where it does not fail each time: -count 20)",
 					strings.SplitN(t.Name(), "/", 2)[0], seed)
 			}
@@ -73,12 +124,14 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 // goroutine works or waits for a mutex. If one does so forever, the run hangs.
 const hangsAfter = 6 * time.Minute
 
-// guard runs f. If f hangs, it ends the program with the stacks of all
-// goroutines.
-func (*Seeds) guard(t *testing.T, seed uint64, f func(t *testing.T, seed uint64)) {
+// guard runs f. If f hangs, it ends the program, after the stacks of all goroutines
+// and a summary.
+func (s *Seeds) guard(t *testing.T, seed uint64, f func(t *testing.T, seed uint64)) {
 	timer := time.AfterFunc(hangsAfter, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("%s: seed %d hangs: a goroutine spins, or waits for a mutex whose holder waits", t.Name(), seed))
+		stacks := make([]byte, 64<<20)
+		s.Note(seed, "hangs: a goroutine spins, or waits for a mutex whose holder waits")
+		fmt.Fprintf(os.Stderr, "%s\n%s\n", stacks[:runtime.Stack(stacks, true)], s.summary(t.Name()))
+		os.Exit(2)
 	})
 	defer timer.Stop()
 	f(t, seed)

@@ -37,8 +37,12 @@ func TestBrokersLoseNothing(t *testing.T) {
 		if report == "" {
 			return
 		}
-		for range lateReplays {
+		seeds.Note(seed, "missed a time limit: "+report)
+		for i := 0; i < lateReplays && !t.Failed(); i++ {
 			simulate(t, seed, false)
+		}
+		if t.Failed() {
+			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -64,7 +68,9 @@ func simulate(t *testing.T, seed uint64, excused bool) (late string) {
 			late = fmt.Sprintf("%s\n\n%s", simtest.Report(w.wrongs), w.first)
 			return
 		}
-		w.report()
+		if w.report(); w.isWrong() {
+			seeds.Note(seed, w.wrongs[0])
+		}
 	})
 	return late
 }
