@@ -44,6 +44,9 @@ type Link struct {
 	// Cut: nothing arrives. Like TCP's, what was written waits and arrives after
 	// the cut, if the connection lives that long; attempts to connect hang.
 	Cut bool
+	// Largest is how many bytes that were written at once arrive; a larger piece, and
+	// what was written after it on the connection, waits as behind a cut; 0: any number.
+	Largest int
 	// Block: writing blocks until its deadline, as when the other side's window
 	// is shut.
 	Block bool

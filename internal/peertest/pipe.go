@@ -28,6 +28,7 @@ type memPipe struct {
 type memParcel struct {
 	data []byte
 	at   time.Time // when it arrives
+	size int       // of what was written
 }
 
 func newMemPipe(n *Network, edge, back *memEdge) *memPipe {
@@ -56,7 +57,7 @@ func (p *memPipe) sendLocked(data []byte) {
 	if n := len(p.onTheWay); n > 0 && at.Before(p.onTheWay[n-1].at) {
 		at = p.onTheWay[n-1].at // bytes do not overtake each other
 	}
-	p.onTheWay = append(p.onTheWay, memParcel{data, at})
+	p.onTheWay = append(p.onTheWay, memParcel{data, at, len(data)})
 	p.bytes += len(data)
 	p.changed.Broadcast()
 }
@@ -76,7 +77,7 @@ func (p *memPipe) readLocked(b []byte, deadline *time.Time) (int, error) {
 			return 0, nil
 		}
 		next := *deadline
-		if len(p.onTheWay) > 0 && !p.edge.link.Cut {
+		if len(p.onTheWay) > 0 && !p.edge.link.holds(&p.onTheWay[0]) {
 			head := &p.onTheWay[0]
 			if !now.Before(head.at) {
 				return p.arrivedLocked(head, b)
@@ -87,6 +88,11 @@ func (p *memPipe) readLocked(b []byte, deadline *time.Time) (int, error) {
 		}
 		p.waitLocked(next)
 	}
+}
+
+// holds reports whether a piece waits until the link changes.
+func (l *Link) holds(piece *memParcel) bool {
+	return l.Cut || l.Largest > 0 && piece.size > l.Largest
 }
 
 func (p *memPipe) arrivedLocked(head *memParcel, b []byte) (int, error) {

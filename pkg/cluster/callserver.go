@@ -243,7 +243,7 @@ func (c *callServer) handleOwn(from meta.NodeID, kind uint8, payload []byte, rep
 func (c *callServer) diskSilent(silent, timeout time.Duration) {
 	c.stalled.Store(silent >= timeout)
 	if silent >= timeout || silent >= timeout/2 && c.role.mayYield() {
-		c.role.yield()
+		c.role.yield("a disk of this node does not respond")
 	}
 }
 

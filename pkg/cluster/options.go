@@ -26,9 +26,9 @@ const (
 	maxRequests     = 1024                   // of those, at a time
 	watchEvery      = 400 * time.Millisecond
 	transferTimeout = 2 * time.Second // for another node to take over the controller role
-	yieldAgain      = time.Second     // after a transfer that had no effect because of a stalled disk
-	// yieldFirst is how long a new controller keeps the role although its disk is slow. If all disks are,
-	// the role would go in circles.
+	yieldAgain      = time.Second     // after a transfer that had no effect
+	// yieldFirst is how long a new controller keeps the role although its disk is slow or voters do not
+	// respond. If all disks or links are bad, the role would go in circles.
 	yieldFirst            = 10 * time.Second
 	proposeTimeout        = 2 * time.Second // of the controller's commands
 	leaderTransferTimeout = 1500 * time.Millisecond

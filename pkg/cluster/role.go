@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -39,8 +40,9 @@ type controllerRole struct {
 	log       *slog.Logger
 	trash     controller.Expiry // when deleted topics are purged: it sees deletions while this node does not lead
 
-	serving       atomic.Bool                         // the node has started
-	yielding      atomic.Bool                         // the role is being transferred, because a disk does not respond
+	serving       atomic.Bool // the node has started
+	yielding      atomic.Bool // the role is being transferred: a disk does not respond, or most voters
+	complaints    complaint.Book
 	since         atomic.Pointer[time.Time]           // when this node became the controller; nil: it is not
 	decision      atomic.Pointer[controller.Decision] // the last decision; nil: not the controller
 	suspects      chan meta.NodeID                    // to probe
@@ -152,8 +154,22 @@ func (c *controllerRole) suspect(id meta.NodeID) {
 	}
 }
 
+// Voters implements controller.Cluster.
+func (c *controllerRole) Voters() []meta.NodeID { return c.store.Members().Configuration().Voters() }
+
+// Isolated implements controller.Cluster. The voters confirm that this node leads, so a controller
+// elsewhere can reach them.
+func (c *controllerRole) Isolated() {
+	if !c.mayYield() {
+		return
+	}
+	c.complaints.Warn(c.log, time.Now(), "most voters respond to heartbeats but not to probes, as if the network lost large packets from this node: "+
+		"no silent node counts as down, and the controller role is transferred")
+	c.yield("most voters do not respond to probes")
+}
+
 // mayYield reports whether this node has been the controller for long enough to transfer the role
-// because its disk is slow.
+// because its disk is slow, or most voters do not respond.
 func (c *controllerRole) mayYield() bool {
 	since := c.since.Load()
 	return since != nil && time.Since(*since) >= yieldFirst
@@ -161,7 +177,7 @@ func (c *controllerRole) mayYield() bool {
 
 // yield transfers the controller role, if this node has it and no transfer is in progress. It does
 // not wait.
-func (c *controllerRole) yield() {
+func (c *controllerRole) yield(why string) {
 	if !c.store.IsLeader() || c.yielding.Swap(true) {
 		return
 	}
@@ -170,7 +186,7 @@ func (c *controllerRole) yield() {
 		ctx, cancel := context.WithTimeout(c.work.ctx, transferTimeout)
 		defer cancel()
 		if err := c.store.Members().YieldLead(ctx); err != nil {
-			c.log.Warn("disk stalled and controller role not transferred; retrying", "error", err)
+			c.log.Warn("controller role not transferred; retrying", "why", why, "error", err)
 			beat.Pause(c.work.ctx, yieldAgain) // the time of ctx may be over
 		}
 	}) {

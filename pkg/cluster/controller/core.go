@@ -16,6 +16,7 @@ type Decision struct {
 	Verdicts []Verdict     // changes of nodes' assumed liveness
 	Probe    []meta.NodeID // nodes to probe
 	Troubles []Trouble     // what cannot continue; shared, must not be changed
+	Isolated bool          // most voters do not respond to probes: another node should decide
 	Next     time.Time     // time of the next decision, unless something changes before
 }
 
@@ -58,6 +59,7 @@ func (c *core) Decide(s *meta.State, now time.Time) Decision {
 func (c *core) decide(s *meta.State, now time.Time) Decision {
 	var d Decision
 	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
+	d.Isolated = c.isolated(now, c.opts.SessionTimeout)
 	nodes := c.Conditions(s)
 	if c.seen != nil && movedAway(c.seen, s) {
 		c.calm = now

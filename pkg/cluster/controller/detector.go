@@ -29,8 +29,9 @@ type detector struct {
 	opts   Options
 	self   meta.NodeID
 	former Former
-	last   time.Time // of the last Tick
-	due    time.Time // latest time requested for the next Tick
+	voters func() []meta.NodeID // of the metadata; nil: unknown
+	last   time.Time            // of the last Tick
+	due    time.Time            // latest time requested for the next Tick
 	nodes  map[meta.NodeID]*liveness
 }
 
@@ -102,7 +103,8 @@ func (d *detector) Suspect(id meta.NodeID) {
 // now, and when to call again. It must be called at least every probeEvery: after a gap longer
 // than SessionTimeout, or a step backwards, all observations are dropped, because missing
 // messages then say something about this node and not about the others. For the same reason the
-// delay of a late Tick does not count as silence.
+// delay of a late Tick does not count as silence. While most voters are silent, silence is no death
+// either: see isolated.
 func (d *detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
 	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout {
 		d.forget(now)
@@ -112,7 +114,7 @@ func (d *detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe
 	defer func() { d.due = next }()
 	d.last = now
 	next = now.Add(probeEvery)
-	known := 0
+	known, doubtful := 0, d.isolated(now, d.opts.SessionTimeout/2)
 	for n := range s.Nodes() {
 		p := d.meet(n, now)
 		known++
@@ -127,7 +129,7 @@ func (d *detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe
 		} else if at.Before(next) {
 			next = at
 		}
-		if v, changed := d.judge(n, p, now); changed {
+		if v, changed := d.judge(n, p, doubtful, now); changed {
 			verdicts = append(verdicts, v)
 		}
 		if p.alive {
@@ -147,6 +149,26 @@ func (d *detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe
 		}
 	}
 	return verdicts, probe, next
+}
+
+// isolated reports whether this node has heard from no majority of the voters within a time, itself
+// included. It leads the metadata, which it does only as long as a majority of the voters responds to
+// its heartbeats. So they are alive, and what fails is the path from here: one that loses large packets,
+// for example, blocks the connections that carry large messages, and with them the probes. If they are
+// dead after all, another node leads the metadata soon, or none can.
+func (d *detector) isolated(now time.Time, within time.Duration) bool {
+	if d.voters == nil {
+		return false
+	}
+	voters := d.voters()
+	heard := 0
+	for _, id := range voters {
+		p := d.nodes[id]
+		if id == d.self || p == nil || now.Sub(p.heard) < within || now.Sub(p.unserving) < within {
+			heard++
+		}
+	}
+	return heard <= len(voters)/2
 }
 
 // Alive reports whether the node is believed to be alive.
@@ -224,15 +246,16 @@ func (d *detector) probeAt(p *liveness) time.Time {
 }
 
 // judge compares the state of a node with the metadata. If the metadata differs from an earlier
-// verdict, which therefore was not applied, the verdict is repeated.
-func (d *detector) judge(n *meta.Node, p *liveness, now time.Time) (Verdict, bool) {
+// verdict, which therefore was not applied, the verdict is repeated. While its silence is doubtful, it
+// is not dead.
+func (d *detector) judge(n *meta.Node, p *liveness, doubtful bool, now time.Time) (Verdict, bool) {
 	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
 	switch {
 	case p.alive && p.confirmed:
 		return d.died(n, p, now, "connection refused twice"), true
 	case p.alive && silent && p.unserving.After(p.heard):
 		return d.died(n, p, now, "answers that it does not serve: it starts or stops, or its disk has stalled"), true
-	case p.alive && silent:
+	case p.alive && silent && !doubtful:
 		return d.died(n, p, now, "session timed out"), true
 	case !p.alive && !silent && !p.steady.IsZero() && now.Sub(p.steady) >= d.hold(p, now):
 		p.alive, p.aliveSince = true, now

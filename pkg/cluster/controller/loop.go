@@ -24,9 +24,13 @@ type Cluster interface {
 	// Probe asks a node for the incarnation with which it runs, 0 if it has none. It ends when ctx
 	// does.
 	Probe(ctx context.Context, n *meta.Node) (incarnation uint64, err error)
+	// Voters returns the voters of the metadata as known on this node.
+	Voters() []meta.NodeID
 	// Observe is called with each decision that is carried out, and with each whose troubles
 	// changed. It must not block.
 	Observe(d Decision)
+	// Isolated is called with each decision while Decision.Isolated is set. It must not block.
+	Isolated()
 }
 
 // Loop runs a controller while its node leads the metadata. It makes no decisions.
@@ -62,6 +66,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	o := l.Options.WithDefaults()
 	core := newCore(o, l.Self, time.Now())
 	core.Succeed(l.Former)
+	core.voters = l.Cluster.Voters
 	if l.Trash != nil {
 		core.trash = l.Trash
 	}
@@ -93,6 +98,9 @@ func (l *Loop) Run(ctx context.Context) error {
 				asked[id] = true
 				running.Go(func() { l.probe(ctx, n, o.SessionTimeout, answers) })
 			}
+		}
+		if d.Isolated {
+			l.Cluster.Isolated()
 		}
 		act := len(d.Commands) > 0 && !busy
 		if act || !slices.EqualFunc(d.Troubles, troubles, Trouble.same) {

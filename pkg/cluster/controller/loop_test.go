@@ -59,6 +59,16 @@ func (c *cluster) Probe(ctx context.Context, n *meta.Node) (uint64, error) {
 	return 0, ctx.Err()
 }
 
+func (c *cluster) Voters() []meta.NodeID { return ids("n1,n2,n3") }
+
+func (c *cluster) Isolated() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.observed); n == 0 || c.observed[n-1] != "isolated" {
+		c.observed = append(c.observed, "isolated")
+	}
+}
+
 func (c *cluster) Observe(d Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,6 +180,30 @@ func TestLoopSurvivesHungProposals(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		})
 		if got := fmt.Sprint(c.observed); got != "[n3 false]" {
+			t.Error(got)
+		}
+	})
+}
+
+// A leader of the metadata whose probes reach no majority takes nobody for dead: its own path is at fault. A
+// connection that is refused twice is no silence.
+func TestIsolatedControllerTakesNobodyForDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		running(t, c, func(chan<- struct{}) {
+			time.Sleep(time.Second)
+			c.behave("n2", silent)
+			time.Sleep(300 * time.Millisecond)
+			c.behave("n3", silent)
+			time.Sleep(10 * time.Second)
+			c.behave("n3", answers)
+			time.Sleep(time.Second)
+			c.behave("n3", silent)
+			time.Sleep(5 * time.Second)
+			c.behave("n3", refuses)
+			time.Sleep(5 * time.Second)
+		})
+		if got := fmt.Sprint(c.observed); got != "[isolated n2 false isolated n3 false isolated]" {
 			t.Error(got)
 		}
 	})
