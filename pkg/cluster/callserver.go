@@ -94,6 +94,8 @@ func (c *callServer) event(e peer.Event) {
 		}
 	case e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello:
 		c.rejected.tell(c.log, &e, time.Now())
+	case e.Kind == peer.EventAccept:
+		c.rejected.book.Warn(c.log, time.Now(), "cannot accept cluster connection; retrying: other nodes cannot connect, and take this one for down", "address", e.Address, "error", e.Err)
 	}
 }
 

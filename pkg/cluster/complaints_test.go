@@ -47,3 +47,17 @@ func TestStrangersAtTheClusterPortDoNotFillTheLog(t *testing.T) {
 		}
 	})
 }
+
+func TestFailureToAcceptIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		d := &callServer{roster: newRoster("a", nil, nil), log: slog.New(slog.NewTextHandler(&said, nil))}
+		for range 30 {
+			d.event(peer.Event{Kind: peer.EventAccept, Inbound: true, Address: "10.0.0.1:4152", Err: errors.New("too many open files")})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got := said.String(); strings.Count(got, "\n") != 3 || !strings.Contains(got, "too many open files") || !strings.Contains(got, "omitted=9") {
+			t.Errorf("logged in three seconds: %s", got)
+		}
+	})
+}

@@ -11,6 +11,7 @@ const (
 	EventFailed   EventKind = "dial failed"        // dialling failed in another way
 	EventRejected EventKind = "rejected"           // the nodes do not talk to each other; Err is a *RefusedError
 	EventBadHello EventKind = "bad hello"          // the other side did not introduce itself as a node
+	EventAccept   EventKind = "accept failed"      // no connection can be accepted at Address, for example without file descriptors; it is retried
 )
 
 // Event tells what happened to a connection.
@@ -18,7 +19,7 @@ type Event struct {
 	Kind    EventKind
 	Node    Node   // the other node; "": unknown
 	Class   Class  // 0: unknown
-	Address string // the other side's
+	Address string // the other side's; of EventAccept: the listener's
 	Session uint64 // of EventUp and EventDown
 	Inbound bool   // the other side dialled
 	Err     error

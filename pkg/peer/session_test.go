@@ -406,6 +406,50 @@ func TestCloseEndsCallsInProgress(t *testing.T) {
 	})
 }
 
+// scarceListener fails to accept a number of times, like one of a process without file descriptors.
+type scarceListener struct {
+	net.Listener
+	fails int
+}
+
+func (l *scarceListener) Accept() (net.Conn, error) {
+	if l.fails--; l.fails >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+func TestFailureToAcceptIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := peertest.NewNetwork()
+		var told events
+		o := memOptions(n, "b")
+		o.OnEvent = told.add
+		b, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := n.Listen("b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- b.Serve(ctx, &scarceListener{l, 3}) }()
+		time.Sleep(time.Minute)
+		conn := stranger(t, n, "b:1")
+		conn.Close()
+		if got := told.of(EventAccept); len(got) != 3 || got[0].Address != "b:1" || !errors.Is(got[0].Err, syscall.EMFILE) {
+			t.Errorf("events: %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+		b.Close()
+	})
+}
+
 func TestServeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.NewNetwork()

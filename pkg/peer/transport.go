@@ -92,6 +92,7 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("accept cluster connection: %w", err)
 		case err != nil: // for example, no file descriptors are left
 			failures++
+			t.options.OnEvent(Event{Kind: EventAccept, Address: l.Addr().String(), Inbound: true, Err: err})
 			beat.Pause(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
 			continue
 		}
