@@ -133,6 +133,7 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
 		t.Channels = nil
 	}
+	s.saved = History{s.saved}.afterDelete(c.Topic, ch)
 	r.Topic = s.topics.put(t)
 	return nil
 }

@@ -34,7 +34,7 @@ type Saved struct {
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
 	Version     Incarnation      `json:"version,omitempty"`  // of the channel
-	Former      []Incarnation    `json:"former,omitempty"`   // of the channel; set when it is saved
+	Former      []Incarnation    `json:"former,omitempty"`   // of the channel; set when it is saved, and when the channel is deleted
 	Restores    uint64           `json:"restores,omitempty"` // of a restore: the Index of the position to which it moves the channel
 	Paused      bool             `json:"paused,omitempty"`   // the channel was
 	Order       policy.Order     `json:"order,omitempty"`
@@ -204,6 +204,20 @@ func (h History) without(topic string) []*Saved {
 		return h.saved
 	}
 	return slices.DeleteFunc(slices.Clone(h.saved), of)
+}
+
+// afterDelete returns the saved positions once a channel is deleted. Those of its version get the versions
+// as which it was restored since they were saved: a restore of the deleted channel replaces those, too.
+func (h History) afterDelete(topic string, ch *Channel) []*Saved {
+	all := slices.Clone(h.saved)
+	for i, v := range all {
+		if v.of(topic, ch.Name) && v.Version == ch.Version {
+			last := *v
+			last.Former = ch.Former
+			all[i] = &last
+		}
+	}
+	return all
 }
 
 // restore appends saved positions from a snapshot.

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -144,6 +145,35 @@ func TestChannelIsRestoredABoundedNumberOfTimes(t *testing.T) {
 	v.done(CreateChannel{Topic: "t", Channel: "c"})
 	if err := v.s.Apply(v.s.Index()+1, AlterChannel{Topic: "t", Channel: "c", Restores: was}).Err; !errors.Is(err, failure.LimitReached) || v.s.Topic("t").Channels["c"].Former != nil {
 		t.Errorf("replaced: %v", err)
+	}
+}
+
+// A channel may be restored as an earlier one between the moment when its position is saved and its deletion. A
+// restore of it gets the messages of the earlier one, too.
+func TestDeletedChannelStandsForWhatItWasRestoredAsAtLast(t *testing.T) {
+	v := newSaving(t)
+	save := func() Incarnation {
+		ch := v.s.Topic("t").Channels["c"]
+		v.done(SavePositions{Saved{
+			Verb: "delete", Topic: "t", Incarnation: v.s.Topic("t").Incarnation, Channel: "c", Version: ch.Version,
+			Partitions: []SavedPartition{{Floor: 1}},
+		}})
+		return ch.Version
+	}
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	first := save()
+	v.done(DeleteChannel{Topic: "t", Channel: "c", Version: first})
+	v.done(CreateChannel{Topic: "t", Channel: "c"})
+	second := save()
+	before := v.s.Snapshot()
+	v.done(AlterChannel{Topic: "t", Channel: "c", Restores: first})
+	v.done(DeleteChannel{Topic: "t", Channel: "c", Version: second})
+	if h := HistoryOf(before).Of(before.Topic("t"), "c"); h[0].Former != nil {
+		t.Errorf("a snapshot has changed: %v", h[0].Former)
+	}
+	v.done(CreateChannel{Topic: "t", Channel: "c", Version: second})
+	if got := v.s.Topic("t").Channels["c"].Former; !slices.Equal(got, []Incarnation{first, second}) {
+		t.Errorf("stands for %v, want %d and %d", got, first, second)
 	}
 }
 
