@@ -103,12 +103,12 @@ func TestRateOfEphemeralChannelEndsWithIt(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c#ephemeral")
 	rates, now := &n.Host.Lookup("t").Rates, time.Now()
-	was := rates.Of("c#ephemeral", 5, now)
-	if rates.Of("c#ephemeral", 5, now) != was {
+	was := rates.Of("c#ephemeral", 0, 5, now)
+	if rates.Of("c#ephemeral", 0, 5, now) != was {
 		t.Error("another limit while the channel exists")
 	}
 	c.Close()
-	if rates.Of("c#ephemeral", 5, now) == was {
+	if rates.Of("c#ephemeral", 0, 5, now) == was {
 		t.Error("the limit stays after the last consumer has left")
 	}
 }
@@ -118,11 +118,11 @@ func TestRateOfDeletedChannelEndsWithIt(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("t", "c").Close()
 	rates, now := &n.Host.Lookup("t").Rates, time.Now()
-	was := rates.Of("c", 5, now)
+	was := rates.Of("c", 0, 5, now)
 	if err := n.Contents.DeleteChannel(t.Context(), "t", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if rates.Of("c", 5, now) == was {
+	if rates.Of("c", 0, 5, now) == was {
 		t.Error("the limit stays after the channel is deleted")
 	}
 }

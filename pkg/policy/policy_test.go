@@ -229,7 +229,7 @@ func TestThrottledTimeIsConsumersWait(t *testing.T) {
 func TestRatesReportThrottling(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var r Rates
-	l := r.Of("c", 1, now)
+	l := r.Of("c", 0, 1, now)
 	l.Reserve(9, now)
 	l.Reserve(9, now.Add(time.Second))
 	if got := r.Throttled("c"); got != time.Second || r.Throttled("none") != 0 {
@@ -242,11 +242,26 @@ func TestRatesReportThrottling(t *testing.T) {
 func TestRateOfChannelThatExistsAgainStays(t *testing.T) {
 	var r Rates
 	now := time.Unix(1000, 0)
-	was := r.Of("c", 5, now)
-	if r.Forget("c", func() bool { return true }); r.Of("c", 5, now) != was {
+	was := r.Of("c", 0, 5, now)
+	if r.Forget("c", func() bool { return true }); r.Of("c", 0, 5, now) != was {
 		t.Error("two partitions of one channel have two limits")
 	}
-	if r.Forget("c", func() bool { return false }); r.Of("c", 5, now) == was {
+	if r.Forget("c", func() bool { return false }); r.Of("c", 0, 5, now) == was {
 		t.Error("the limit of a deleted channel stays")
+	}
+}
+
+// A node may learn of the deletion of a channel and of its next creation at once, and never find it missing.
+func TestRateOfNextVersionOfChannelIsItsOwn(t *testing.T) {
+	var r Rates
+	now := time.Unix(1000, 0)
+	was := r.Of("c", 7, 1, now)
+	was.Reserve(1, now)
+	is := r.Of("c", 9, 1, now)
+	if is == was || is.Reserve(1, now) != 1 || r.Throttled("c") != 0 {
+		t.Error("a channel begins with the limit of a deleted one")
+	}
+	if r.Of("c", 9, 1, now) != is || r.Of("c", 7, 1, now) != is {
+		t.Error("two partitions of one channel have two limits")
 	}
 }

@@ -65,8 +65,9 @@ type Rates struct {
 }
 
 type rated struct {
-	limit *Limit
-	rate  int
+	limit   *Limit
+	version uint64 // of the channel
+	rate    int
 }
 
 // Share sets how many of a topic's partitions this node leads.
@@ -100,8 +101,9 @@ func (r *Rates) Forget(channel string, exists func() bool) {
 }
 
 // Of returns the limit of a channel with this rate, in messages per second over all
-// nodes. Rate 0 means no limit: the result is nil.
-func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {
+// nodes. Rate 0 means no limit: the result is nil. A later version of the channel, created
+// again after a deletion, gets another limit.
+func (r *Rates) Of(channel string, version uint64, rate int, now time.Time) *Limit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rate == 0 {
@@ -109,8 +111,8 @@ func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {
 		return nil
 	}
 	x := r.all[channel]
-	if x == nil {
-		x = &rated{limit: &Limit{}}
+	if x == nil || x.version < version {
+		x = &rated{limit: &Limit{}, version: version}
 		if r.all == nil {
 			r.all = map[string]*rated{}
 		}

@@ -173,7 +173,7 @@ func TestDeliveryRateIsKept(t *testing.T) {
 	c := b.channel("c", 1)
 	var rates policy.Rates
 	rates.Share(1, 2, b.now)
-	RetriesOf(c).SetPolicy(policy.Policy{Rate: 100}, rates.Of("c", 100, b.now))
+	RetriesOf(c).SetPolicy(policy.Policy{Rate: 100}, rates.Of("c", 0, 100, b.now))
 	r := b.join(c)
 	for range 40 {
 		b.publish("m")
@@ -194,7 +194,7 @@ func TestDeliveryRateIsKept(t *testing.T) {
 	if n := taken(); n != 2 {
 		t.Errorf("%d after 20 ms with all partitions, want 2", n)
 	}
-	RetriesOf(c).SetPolicy(policy.Policy{}, rates.Of("c", 0, b.now))
+	RetriesOf(c).SetPolicy(policy.Policy{}, rates.Of("c", 0, 0, b.now))
 	if n := taken(); n != 32 || c.Stats().Limited {
 		t.Errorf("%d without a rate, want the rest; limited %v", n, c.Stats().Limited)
 	}
@@ -205,7 +205,7 @@ func TestRateCountsOnlyDeliveredMessages(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	var rates policy.Rates
-	RetriesOf(c).SetPolicy(policy.Policy{Rate: 100}, rates.Of("c", 100, b.now))
+	RetriesOf(c).SetPolicy(policy.Policy{Rate: 100}, rates.Of("c", 0, 100, b.now))
 	r := b.join(c)
 	want(t, "of an empty channel", r.take(9, b.now), "")
 	b.publish("a", "b", "c")

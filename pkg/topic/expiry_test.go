@@ -146,7 +146,7 @@ func TestExpiredMessagesUseUpNoRate(t *testing.T) {
 		c := b.channel("c", 1)
 		var rates policy.Rates
 		rates.Share(1, 1, b.now)
-		RetriesOf(c).SetPolicy(policy.Policy{OnExpired: outcome}, rates.Of("c", 10, b.now))
+		RetriesOf(c).SetPolicy(policy.Policy{OnExpired: outcome}, rates.Of("c", 0, 10, b.now))
 		r := b.join(c)
 		for range 20 {
 			b.publishAll([]Message{{Body: []byte("old"), TTL: time.Minute}})
