@@ -160,3 +160,22 @@ func TestEphemeralChannelOfRemoteTopicCounts(t *testing.T) {
 		t.Errorf("one that is there: %v", err)
 	}
 }
+
+// A subscription that reaches no leader is charged for no channel, however often it is repeated.
+func TestChannelThatNoLeaderMakesDoesNotCount(t *testing.T) {
+	m := newMeshWith(t, func(o *Options) { o.PublishTimeout = 100 * time.Millisecond }, "n1", "n2")
+	m.create("t", "n2")
+	m.link("n1", "n2").refuse(func(uint8) error { return failure.NotLeading })
+	ctx := stranger(t, 1)
+	for range 3 {
+		_, err := m.nodes["n1"].Consumers.Subscribe(ctx, consume.Subscribe{
+			Topic: "t", Channel: "c#ephemeral", Partition: host.AnyPartition, Client: &consumer{t: t, woken: make(chan struct{}, 1)}, MsgTimeout: time.Minute, Wake: func() {},
+		})
+		if !errors.Is(err, failure.NotLeading) {
+			t.Fatalf("without a leader: %v", err)
+		}
+	}
+	if _, err := limit.Create(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -184,7 +184,9 @@ func (c *Consumers) subscribe(ctx context.Context, r Subscribe) (*Subscription, 
 	}
 	s.topic.Use()
 	if err := (joiner{s}).begin(ctx); err != nil {
-		s.Close()
+		if s.Close(); fate.Of(err) == fate.Refused {
+			s.uncount()
+		}
 		return nil, err
 	}
 	if r.Partition < 0 {
@@ -222,13 +224,14 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 			return nil, err
 		}
 	}
+	uncount := func() {}
 	if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && !consumes(h, r.Channel) {
 		// A leader creates it, which does not know the client.
-		if _, err := limit.Create(ctx); err != nil {
+		if uncount, err = limit.Create(ctx); err != nil {
 			return nil, err
 		}
 	}
-	s := &Subscription{c: c, topic: h, ask: r}
+	s := &Subscription{c: c, topic: h, ask: r, uncount: uncount}
 	s.Sources.Store(&Sources{})
 	s.resting.Store(time.Now().UnixNano())
 	return s, nil

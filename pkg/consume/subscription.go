@@ -31,6 +31,7 @@ type Subscription struct {
 	c          *Consumers
 	topic      *host.Topic
 	ask        Subscribe
+	uncount    func() // undoes the charge for a channel that a leader was to create
 	Sources    atomic.Pointer[Sources]
 	turn       int              // used by Take's goroutine: the source to try first
 	room       roomTimer        // used by Take's goroutine

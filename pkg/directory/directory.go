@@ -407,13 +407,18 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 // them has it, it counts as created.
 func addEphemeral(ctx context.Context, d *Directory, h *host.Topic, channel string, order policy.Order) error {
 	led := h.AllLed()
+	undo := func() {}
 	if len(led) > 0 && !host.Serves(h, channel) {
-		if _, err := limit.Create(ctx); err != nil {
+		var err error
+		if undo, err = limit.Create(ctx); err != nil {
 			return err
 		}
 	}
-	for _, lp := range led {
+	for i, lp := range led {
 		if _, err := AddEphemeral(d, h, lp, channel, order); err != nil {
+			if i == 0 {
+				undo()
+			}
 			return err
 		}
 	}
