@@ -50,5 +50,21 @@ func TestAccessChangeIsConfirmedByAllNodes(t *testing.T) {
 		if err := change(enable); err != nil {
 			t.Errorf("a node that is down: %v", err)
 		}
+		other := access.Change{Verb: access.CreateUser, User: "other", Rules: []access.Rule{{Right: access.Read}}}
+		if err := change(other); err != nil {
+			t.Fatal(err)
+		}
+		for _, takes := range []access.Change{{Verb: access.Revoke, User: "other", Rules: other.Rules}, {Verb: access.DeleteUser, User: "other"}} {
+			l.hosts["n2"].away.Store(true)
+			for range 2 { // the repetition finds nothing to do, and says no less
+				if err := change(takes); !errors.Is(err, failure.AccessUnconfirmed) || !strings.HasSuffix(err.Error(), "by n2") {
+					t.Errorf("%v, not at one node: %v", takes, err)
+				}
+			}
+			l.hosts["n2"].away.Store(false)
+			if err := change(takes); err == nil || errors.Is(err, failure.AccessUnconfirmed) || !strings.Contains(err.Error(), "have applied its removal") {
+				t.Errorf("%v, at all nodes: %v", takes, err)
+			}
+		}
 	})
 }

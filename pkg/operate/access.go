@@ -31,7 +31,8 @@ func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.Certific
 
 // Change changes access control, and returns once every node that is not down has applied it. A change that takes
 // rights away fails with failure.AccessUnconfirmed, which names the nodes that do not answer: until they apply it,
-// they permit what they did before. It is refused with failure.FeatureLevel while nodes of older releases may be in
+// they permit what they did before. A repetition of it succeeds, is unconfirmed again, or fails because what it takes
+// away is gone, which is then confirmed. It is refused with failure.FeatureLevel while nodes of older releases may be in
 // the cluster: they would not enforce it. Access control cannot be switched on if no administrator could switch it
 // off at this node: failure.LastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
@@ -42,6 +43,9 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", failure.LastAdmin)
 	}
 	r, err := o.Node.host.Propose(ctx, meta.ChangeAccess{Change: c})
+	if gone := failure.Of(err); c.Takes() && (gone == failure.UserNotFound || gone == failure.TokenNotFound || gone == failure.RuleNotFound) {
+		return confirmGone(ctx, o, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -49,6 +53,14 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 		return fmt.Errorf("%w: not by %s", failure.AccessUnconfirmed, strings.Join(texts(late), ", "))
 	}
 	return nil
+}
+
+// confirmGone completes the error of a change that takes away what is not there. It may repeat one that was not confirmed.
+func confirmGone(ctx context.Context, o *Access, err error) error {
+	if late := unapplied(ctx, o.Node, o.Node.Meta.View().Index()); len(late) > 0 {
+		return fmt.Errorf("%w: %v, but an earlier change is not applied by %s", failure.AccessUnconfirmed, err, strings.Join(texts(late), ", "))
+	}
+	return fmt.Errorf("%w; if it was there a moment ago, all nodes that are not down have applied its removal", err)
 }
 
 // appliedArgs is an index of the metadata.
