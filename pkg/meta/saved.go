@@ -34,7 +34,7 @@ type Saved struct {
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
 	Version     Incarnation      `json:"version,omitempty"`  // of the channel
-	Former      []Incarnation    `json:"former,omitempty"`   // of the channel; set when it is saved, and when the channel is deleted
+	Former      []Incarnation    `json:"former,omitempty"`   // of the channel; set when it is deleted
 	Restores    uint64           `json:"restores,omitempty"` // of a restore: the Index of the position to which it moves the channel
 	Paused      bool             `json:"paused,omitempty"`   // the channel was
 	Order       policy.Order     `json:"order,omitempty"`
@@ -103,7 +103,6 @@ func (c SavePositions) apply(s *State, _ *Result) error {
 		if ch == nil || ch.Version != fresh.Version {
 			return fmt.Errorf("channel %s: %w", fresh.Channel, failure.StaleVersion)
 		}
-		fresh.Former = ch.Former
 	}
 	fresh.Index = s.index
 	kept := make([]*Saved, 0, len(s.saved)+1)
