@@ -58,7 +58,7 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 // confirmGone completes the error of a change that takes away what is not there. It may repeat one that was not confirmed.
 func confirmGone(ctx context.Context, o *Access, err error) error {
 	if late := unapplied(ctx, o.Node, o.Node.Meta.View().Index()); len(late) > 0 {
-		return fmt.Errorf("%w: %v, but an earlier change is not applied by %s", failure.AccessUnconfirmed, err, strings.Join(texts(late), ", "))
+		return fmt.Errorf("%w: %s, but an earlier change is not applied by %s", failure.AccessUnconfirmed, err.Error(), strings.Join(texts(late), ", "))
 	}
 	return fmt.Errorf("%w; if it was there a moment ago, all nodes that are not down have applied its removal", err)
 }
