@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -58,10 +57,11 @@ const (
 type tail struct {
 	log   *Log
 	o     TailOptions
-	last  int            // number of last messages; 0: only new ones
-	next  map[int]uint64 // by partition
-	none  map[int]looked // by partition: ranges without a match
-	state string         // the last note
+	last  int                  // number of last messages; 0: only new ones
+	next  map[int]uint64       // by partition
+	none  map[int]looked       // by partition: ranges without a match
+	held  map[int][]api.Peeked // by partition: messages that were read and not shown yet, at most tailPage
+	state string               // the last note
 }
 
 // looked is a range of a partition without a match, as far as the leader of an epoch knew the log.
@@ -71,7 +71,7 @@ type looked struct{ from, end, epoch uint64 }
 
 // Tail calls show with the messages, by time of publishing as far as they arrive together.
 func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) error) error {
-	t := tail{log: l, o: o, last: o.Max, next: map[int]uint64{}, none: map[int]looked{}}
+	t := tail{log: l, o: o, last: o.Max, next: map[int]uint64{}, none: map[int]looked{}, held: map[int][]api.Peeked{}}
 	if o.Filter != "" {
 		t.last = 0
 	}
@@ -84,14 +84,20 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 	}
 	t.learn(ctx)
 	for left := o.Max; ; {
-		messages, err := t.read(ctx, is.Partitions)
+		messages, more, err := t.read(ctx, is.Partitions)
+		if o.From.Edge == "" && left == o.Max && t.last > 0 { // the last messages over all partitions
+			for more && err == nil {
+				var later []api.Peeked
+				later, more, err = t.read(ctx, is.Partitions)
+				messages = append(messages, later...)
+				messages = messages[max(0, len(messages)-o.Max):]
+			}
+			messages = messages[max(0, len(messages)-o.Max):]
+		}
 		if err != nil && !passing(err) {
 			return err
 		}
 		t.report(is.MissingNodes, err)
-		if o.From.Edge == "" && left == o.Max && t.last > 0 {
-			messages = messages[max(0, len(messages)-o.Max):] // the last messages over all partitions
-		}
 		for _, m := range messages {
 			if err := show(m); err != nil {
 				return err
@@ -99,6 +105,9 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 			if left--; left == 0 {
 				return nil
 			}
+		}
+		if more && err == nil && len(t.none) == 0 { // a range without a match counts after the next description
+			continue
 		}
 		if len(messages) == 0 {
 			beat.Pause(ctx, pollInterval)
@@ -177,37 +186,59 @@ func (t *tail) report(missing []string, err error) {
 	_, _ = fmt.Fprintln(t.o.Warn, state) // an error of stderr cannot be reported
 }
 
-// read returns the new messages of the partitions, by time of publishing. It queries only
-// partitions with new messages, and reads all of them. With an error, it returns the messages of
-// the other partitions.
-func (t *tail) read(ctx context.Context, partitions []api.Partition) ([]api.Peeked, error) {
-	var all []api.Peeked
-	var failed error
+// read returns new messages of the partitions, by time of publishing, and whether there are more. It reads at most
+// a page of each partition: a message is returned once the next one of every other partition is known, and the rest
+// is held. With an error, it returns the messages of the other partitions.
+func (t *tail) read(ctx context.Context, partitions []api.Partition) (ready []api.Peeked, more bool, failed error) {
+	behind := map[int]bool{}
 	for _, q := range partitions {
 		if _, begun := t.next[q.Partition]; !begun {
 			continue
 		}
-		t.skip(q)
-		for t.next[q.Partition] < q.CommittedEnd {
-			from := t.next[q.Partition]
-			some, err := t.log.peek(ctx, api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPage, Filter: t.o.Filter})
-			if err != nil {
-				failed = err // continue with the other partitions
-				break
+		got, err := t.fill(ctx, q)
+		if err != nil {
+			failed = err // continue with the other partitions
+		}
+		behind[q.Partition] = got && t.next[q.Partition] < q.CommittedEnd
+	}
+	for len(t.held) > 0 {
+		first := -1
+		for i, held := range t.held {
+			if first < 0 || cmp.Or(held[0].Timestamp.Compare(t.held[first][0].Timestamp), cmp.Compare(i, first)) < 0 {
+				first = i
 			}
-			if len(some) == 0 && t.o.Filter != "" { // no match in the searched range
-				t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
-				break
-			}
-			if len(some) == 0 {
-				break // deleted by retention meanwhile
-			}
-			all = append(all, some...)
-			t.next[q.Partition] = some[len(some)-1].Seq + 1
+		}
+		ready = append(ready, t.held[first][0])
+		if t.held[first] = t.held[first][1:]; len(t.held[first]) > 0 {
+			continue
+		}
+		if delete(t.held, first); behind[first] {
+			return ready, true, failed
 		}
 	}
-	slices.SortStableFunc(all, func(a, b api.Peeked) int {
-		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Seq, b.Seq))
-	})
-	return all, failed
+	return ready, false, failed
+}
+
+// fill reads a page of a partition, unless messages of it are held or there are no new ones, and reports whether some
+// are held.
+func (t *tail) fill(ctx context.Context, q api.Partition) (bool, error) {
+	if len(t.held[q.Partition]) > 0 {
+		return true, nil
+	}
+	t.skip(q)
+	from := t.next[q.Partition]
+	if from >= q.CommittedEnd {
+		return false, nil
+	}
+	some, err := t.log.peek(ctx, api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPage, Filter: t.o.Filter})
+	switch {
+	case err != nil:
+		return false, err
+	case len(some) > 0:
+		t.held[q.Partition], t.next[q.Partition] = some, some[len(some)-1].Seq+1
+		return true, nil
+	case t.o.Filter != "": // no match in the searched range
+		t.none[q.Partition] = looked{from, min(from+api.MaxFiltered, q.CommittedEnd), q.Epoch}
+	} // otherwise they were deleted by retention meanwhile
+	return false, nil
 }

@@ -1,0 +1,87 @@
+package topiclog
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// brokerOf returns the log of a topic with two partitions of n messages: of partition 0 at each even second, of the
+// other at each odd one. peeks counts the requests for messages.
+func brokerOf(t *testing.T, n int, peeks *int) *Log {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/topics/orders", func(w http.ResponseWriter, _ *http.Request) {
+		end := uint64(n)
+		_ = json.NewEncoder(w).Encode(api.Topic{Name: "orders", Partitions: []api.Partition{
+			{Partition: 0, Leader: "n1", CommittedEnd: end}, {Partition: 1, Leader: "n1", CommittedEnd: end},
+		}})
+	})
+	mux.HandleFunc("GET /v1/topics/orders/messages", func(w http.ResponseWriter, r *http.Request) {
+		*peeks++
+		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+		most, _ := strconv.Atoi(r.URL.Query().Get("n"))
+		partition, _ := strconv.Atoi(r.URL.Query().Get("partition"))
+		list := api.PeekedList{Messages: []api.Peeked{}}
+		for o := from; o < n && len(list.Messages) < most; o++ {
+			at := midnight().Add(time.Duration(2*o+partition) * time.Second)
+			list.Messages = append(list.Messages, api.Peeked{Partition: partition, Seq: uint64(o), Timestamp: at, Headers: json.RawMessage("{}"), Body: []byte("x")})
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Log{Client: c, Topic: "orders", Timeout: time.Minute}
+}
+
+// A tail shows the first messages of a long log before it has read the rest, in the order of all partitions, and
+// holds a page of each.
+func TestTailReadsAPageAtATime(t *testing.T) {
+	const n = 20 * tailPage
+	peeks, shown := 0, 0
+	var last time.Time
+	log := brokerOf(t, n, &peeks)
+	err := log.Tail(t.Context(), TailOptions{From: From{Edge: api.SeekStart}, Max: 2 * n, Warn: io.Discard}, func(m api.Peeked) error {
+		if shown++; !m.Timestamp.After(last) {
+			t.Fatalf("message %d is of %v, after one of %v", shown, m.Timestamp, last)
+		}
+		last = m.Timestamp
+		if ahead := peeks*tailPage - shown; ahead > 2*tailPage {
+			t.Fatalf("%d messages are read and not shown", ahead)
+		}
+		return nil
+	})
+	if err != nil || shown != 2*n {
+		t.Errorf("%d messages shown: %v", shown, err)
+	}
+}
+
+// The last messages are those of all partitions together, also if they are more than a page.
+func TestTailOfTheLastMessages(t *testing.T) {
+	peeks, shown := 0, 0
+	const most = 3*tailPage + 1
+	enough := errors.New("enough")
+	log := brokerOf(t, 10*tailPage, &peeks)
+	err := log.Tail(t.Context(), TailOptions{Max: most, Warn: io.Discard}, func(m api.Peeked) error {
+		if want := midnight().Add(time.Duration(20*tailPage-most+shown) * time.Second); !m.Timestamp.Equal(want) {
+			t.Fatalf("message %d is of %v, want %v", shown, m.Timestamp, want)
+		}
+		if shown++; shown == most {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("%d messages shown: %v", shown, err)
+	}
+}
