@@ -58,6 +58,19 @@ func TestExitCodes(t *testing.T) {
 		{"surplus argument", nil, []string{"node", "list", "x"}, failure.ExitUsage, `error: unexpected argument "x" for brokerctl node list (usage: brokerctl node list [flags])`},
 		{"interval apart from its flag", nil, []string{"node", "list", "-w", "1s"}, failure.ExitUsage, `error: unexpected argument "1s" for brokerctl node list (an interval is written with =: --watch=1s)`},
 		{
+			"interval before the object", nil,
+			[]string{"channel", "describe", "-w", "1s", "orders/invoice"},
+			failure.ExitUsage,
+			`error: brokerctl channel describe requires TOPIC/CHANNEL, not "1s orders/invoice" (an interval is written with =: --watch=1s)`,
+		},
+		{
+			"interval in place of a name",
+			answers{"GET /v1/topics/500ms/channels": apiError(failure.NotFound, "topic 500ms not found")},
+			[]string{"channel", "list", "-w", "500ms"},
+			failure.ExitNotFound,
+			"error: topic 500ms not found (an interval is written with =: --watch=500ms)",
+		},
+		{
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
 			failure.ExitUsage,

@@ -19,7 +19,6 @@ import (
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // environment is the program's environment.
@@ -244,11 +243,10 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 			e.answer.Hint = "usage: " + cmd.UseLine()
 			return e
 		case len(args) > len(names):
-			surplus := args[len(names)]
-			e := usageError("unexpected argument %[2]q for %[1]s", cmd.CommandPath(), surplus)
+			e := usageError("unexpected argument %[2]q for %[1]s", cmd.CommandPath(), args[len(names)])
 			e.answer.Hint = "usage: " + cmd.UseLine()
-			if _, err := units.ParseDuration(surplus); err == nil && cmd.Flags().Changed("watch") {
-				e.answer.Hint = "an interval is written with =: --watch=" + surplus
+			if cmd.Flags().Changed("watch") {
+				return intervalApart(e, args)
 			}
 			return e
 		}

@@ -110,8 +110,23 @@ func (g *globals) makeWatchable(cmd *cobra.Command) {
 		case g.watch < minWatch:
 			return usageError("--watch must be at least %v", minWatch)
 		}
-		return g.repeat(cmd, g.watch, func() error { return once(cmd, args) })
+		err := g.repeat(cmd, g.watch, func() error { return once(cmd, args) })
+		if err == nil {
+			return nil
+		}
+		return intervalApart(diagnose(cmd.Context(), err), args)
 	}
+}
+
+// intervalApart returns the error of a command with -w, with another hint if an argument is an interval: -w takes one
+// only with =, so it was taken for the name of an object.
+func intervalApart(e *exitError, args []string) error {
+	for _, a := range args {
+		if _, err := units.ParseDuration(a); err == nil && (e.answer.Code == failure.Usage || e.answer.Code == failure.NotFound) {
+			e.answer.Hint = "an interval is written with =: --watch=" + a
+		}
+	}
+	return e
 }
 
 // repeat repeats a command until it is interrupted. It continues after a negative result, and
