@@ -138,6 +138,24 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 	}
 }
 
+// Consuming does not empty a topic that keeps finished messages: the health says so.
+func TestHealthNamesFullTopicsThatKeepFinishedMessages(t *testing.T) {
+	for retention, want := range map[time.Duration]bool{0: false, time.Hour: true} {
+		n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
+		if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota, RetentionAge: retention}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for i := 0; err == nil && i < 100; i++ {
+			err = n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}).Err
+		}
+		why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now())
+		if len(why) != 1 || why[0].Code != "topics_full" || strings.HasSuffix(why[0].What, "shorten the retention or the dedup window of t") != want {
+			t.Errorf("kept for %v: the health has %v after %v", retention, why, err)
+		}
+	}
+}
+
 // A topic in the trash does not count against the maximum of a new one of its name, and is as full as it was once
 // it is restored.
 func TestTrashDoesNotCountAgainstTheMaximum(t *testing.T) {

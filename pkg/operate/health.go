@@ -177,10 +177,13 @@ func fullest(h *host.Topic) (names []string) {
 // unfinished messages, and partitions that received so many dedup ids that some were dropped within
 // their window.
 func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
-	var full, dropping, short []string
+	var full, keeping, dropping, short []string
 	for _, h := range topics {
 		if h.Disk.Full(now) {
 			full = append(full, fullest(h)...)
+			if c := h.Config().Config; c.RetentionAge > 0 || c.DedupWindow > 0 {
+				keeping = append(keeping, h.Name)
+			}
 		}
 		if h.Disk.Dropping(now) {
 			dropping = append(dropping, h.Name)
@@ -192,8 +195,11 @@ func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 		}
 	}
 	if len(full) > 0 {
-		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
-			"partitions have reached their share of max-bytes and refuse publishes: %s; consume messages, or raise max-bytes", health.Names(full))})
+		what := fmt.Sprintf("partitions have reached their share of max-bytes and refuse publishes: %s; consume messages, or raise max-bytes", health.Names(full))
+		if len(keeping) > 0 {
+			what += "; finished messages count as long as they are kept: shorten the retention or the dedup window of " + health.Names(keeping)
+		}
+		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: what})
 	}
 	if len(dropping) > 0 {
 		reasons = append(reasons, health.Reason{Code: "unfinished_dropped", Count: len(dropping), What: "topics have reached their maximum size " +
