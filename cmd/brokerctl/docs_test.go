@@ -57,7 +57,7 @@ func TestCommandsInTheManualExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := 0
-	for _, page := range append(pages, "../../docs/operations.md") {
+	for _, page := range append(pages, "../../docs/operations.md", "../../docs/brokerctl.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -109,5 +109,38 @@ func TestFlagsInHelpTextExist(t *testing.T) {
 	}
 	if count < 50 {
 		t.Errorf("found only %d commands", count)
+	}
+}
+
+// TestExamplesOfTheManualHaveItsColumns compares the tables of docs/brokerctl.md that no test produces, because they are of
+// clusters with a history, with the columns of the commands.
+func TestExamplesOfTheManualHaveItsColumns(t *testing.T) {
+	text, err := os.ReadFile("../../docs/brokerctl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := regexp.MustCompile(`^[A-Z][A-Z/s-]*( +[A-Z][A-Z/s]*){2,}$`)
+	b, compared := newFakeBroker(t), 0
+	b.set("GET /v1/topics/orders/partitions/1", movingPartition())
+	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		for _, step := range strings.Split(block[1], "$ brokerctl ")[1:] {
+			command, shown, _ := strings.Cut(step, "\n")
+			r := b.brokerctl(t, strings.Fields(command)...)
+			got := map[string]bool{}
+			for line := range strings.Lines(r.stdout) {
+				got[strings.Join(strings.Fields(line), " ")] = true
+			}
+			for line := range strings.Lines(shown) {
+				if line = strings.TrimSpace(line); !header.MatchString(line) {
+					continue
+				}
+				if compared++; !got[strings.Join(strings.Fields(line), " ")] {
+					t.Errorf("%s: the manual shows the columns %s; exit %d, %s%s", command, line, r.exit, r.stdout, r.stderr)
+				}
+			}
+		}
+	}
+	if compared < 5 {
+		t.Errorf("only %d tables were found", compared)
 	}
 }
