@@ -160,7 +160,7 @@ func (n *node) subscribe(name, channel string, change ...func(*consume.Subscribe
 func (c *consumer) take(k int) string {
 	c.t.Helper()
 	var bodies []string
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for len(bodies) < k {
 		var ids []topic.Delivery
 		if _, err := c.Take(time.Now(), k-len(bodies), func(d *topic.Delivery) error {

@@ -211,7 +211,7 @@ func TestLeaderTransfersOnceItsElectionIsApplied(t *testing.T) {
 		t.Errorf("led by %s", p.Leader)
 	}
 	began := time.Now()
-	if err := <-ask(p.Epoch + 100); !errors.Is(err, failure.NotLeading) || time.Since(began) > 5*time.Second {
+	if err := <-ask(p.Epoch + 100); !errors.Is(err, failure.NotLeading) || time.Since(began) > patience {
 		t.Errorf("of an election that never comes: %v after %v", err, time.Since(began))
 	}
 }

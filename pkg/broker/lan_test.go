@@ -199,9 +199,12 @@ func (l *lan) inSync(name string, i, replicas int) {
 	l.eventually("in-sync replicas of "+name, func() bool { return len(l.store.Topic(name).Partitions[i].ISR) == replicas })
 }
 
+// patience bounds waiting for what must happen.
+const patience = time.Minute
+
 func (l *lan) eventually(what string, f func() bool) {
 	l.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {

@@ -511,7 +511,7 @@ func TestRequestFindsNextLeader(t *testing.T) {
 		<-timer.C
 		l.failOver("n1")
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	seen, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 0})
 	<-moved

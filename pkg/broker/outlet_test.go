@@ -263,7 +263,7 @@ func TestLeaderAcceptsNothingAfterRefusal(t *testing.T) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !so(); {
+	for end := time.Now().Add(patience); !so(); {
 		if time.Now().After(end) {
 			t.Fatal("it did not come to that")
 		}
@@ -412,18 +412,20 @@ func (r hanging) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]
 }
 
 func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
-	m := newMeshWith(t, func(o *Options) {
-		if o.Self == "n1" {
-			o.PublishTimeout = 50 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeshWith(t, func(o *Options) {
+			if o.Self == "n1" {
+				o.PublishTimeout = 50 * time.Millisecond
+			}
+		}, "n1", "n2")
+		m.create("t", "n2")
+		a := m.nodes["n1"]
+		m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", failure.Moving) })
+		r := a.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+		if !errors.Is(r.Err, failure.Moving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
+			t.Errorf("got %+v", r)
 		}
-	}, "n1", "n2")
-	m.create("t", "n2")
-	a := m.nodes["n1"]
-	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", failure.Moving) })
-	r := a.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
-	if !errors.Is(r.Err, failure.Moving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
-		t.Errorf("got %+v", r)
-	}
+	})
 }
 
 func TestWaitingPublishesAreBounded(t *testing.T) {

@@ -63,7 +63,7 @@ func (n *meshNode) channelStats(name, channel string) stats.Channel {
 func (c *consumer) takeSome(k int) []topic.Delivery {
 	c.t.Helper()
 	var got []topic.Delivery
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for len(got) < k {
 		n, err := c.Take(time.Now(), k-len(got), func(d *topic.Delivery) error {
 			e := *d

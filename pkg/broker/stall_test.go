@@ -164,7 +164,7 @@ func (c *consumer) mustWake() {
 	c.t.Helper()
 	select {
 	case <-c.woken:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		c.t.Fatal("not woken")
 	}
 }

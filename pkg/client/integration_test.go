@@ -21,7 +21,7 @@ func newClient(t *testing.T, addresses []string, options ...client.Option) *clie
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -33,7 +33,7 @@ func newClient(t *testing.T, addresses []string, options ...client.Option) *clie
 // soon returns a context whose deadline bounds the whole test.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

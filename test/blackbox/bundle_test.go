@@ -45,7 +45,7 @@ func TestDebugBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "night.tar.gz")
-	code, out, errs := run(t, "brokerctl", "--addr", "http://"+addresses[0], "--timeout", "5s", "debug", "bundle", file, "--profile", "1s")
+	code, out, errs := run(t, "brokerctl", "--addr", "http://"+addresses[0], "--timeout", "30s", "debug", "bundle", file, "--profile", "1s")
 	if code != 7 || !strings.Contains(out, "missing: "+c.Nodes[2].ID+"/metrics.txt") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}

@@ -10,7 +10,7 @@ import (
 
 // late is the tolerated delay of a timed event on a very busy machine. Tests in virtual time check
 // that it is normally at most 100 ms.
-const late = 5 * time.Second
+const late = 30 * time.Second
 
 // near checks that an event happened not before its time and soon after it. The time is measured
 // from before its cause.
@@ -26,12 +26,12 @@ func TestTimesOfAMessage(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	t.Run("timeout", func(t *testing.T) {
-		w := n.consumer("timeout", "c", 1, `{"msg_timeout":1000}`)
+		w := n.consumer("timeout", "c", 1, `{"msg_timeout":3000}`)
 		begin := time.Now()
 		n.post("/pub?topic=timeout", "x")
 		first := w.message()
 		again := w.message()
-		near(t, "delivered again", time.Since(begin), time.Second)
+		near(t, "delivered again", time.Since(begin), 3*time.Second)
 		if again.id != first.id || again.attempts != 2 || again.timestamp != first.timestamp {
 			t.Errorf("%+v after %+v", again, first)
 		}
@@ -43,16 +43,16 @@ func TestTimesOfAMessage(t *testing.T) {
 		}
 	})
 	t.Run("touch", func(t *testing.T) {
-		w := n.consumer("touch", "c", 1, `{"msg_timeout":2000}`)
+		w := n.consumer("touch", "c", 1, `{"msg_timeout":5000}`)
 		begin := time.Now()
 		n.post("/pub?topic=touch", "x")
 		m := w.message()
 		for range 4 {
-			w.silent(600 * time.Millisecond)
+			w.silent(1500 * time.Millisecond)
 			w.send("TOUCH " + m.id + "\n")
 		}
 		w.message()
-		near(t, "delivered again", time.Since(begin), 4400*time.Millisecond)
+		near(t, "delivered again", time.Since(begin), 11*time.Second)
 	})
 	t.Run("requeue", func(t *testing.T) {
 		w := n.consumer("requeue", "c", 1, "{}")
@@ -128,8 +128,8 @@ func TestRestarts(t *testing.T) {
 			n := startNode(t)
 			p := n.dial()
 			begin := time.Now()
-			const delay = 3 * time.Second
-			p.send("DPUB later 3000\n" + sized("deferred"))
+			const delay = 10 * time.Second // by then, the node is to be down
+			p.send("DPUB later 10000\n" + sized("deferred"))
 			p.ok()
 			w := n.consumer("later", "c", 10, "{}")
 			n.post("/pub?topic=later", "flying")
@@ -165,17 +165,20 @@ func TestRestarts(t *testing.T) {
 				t.Errorf("deferred message after the restart: %+v", c)
 			}
 			w = n.consumer("later", "c", 10, "{}")
-			m := w.message()
-			if m.body != "flying" {
-				t.Fatalf("%+v", m)
+			var got []string
+			for range 2 { // flying first, unless the restart took so long that both were due
+				m := w.message()
+				if got = append(got, m.body); m.body == "deferred" {
+					near(t, "delivered", time.Since(begin), delay)
+					if m.attempts != 1 {
+						t.Errorf("%+v", m)
+					}
+				}
+				w.fin(m)
 			}
-			w.fin(m)
-			m = w.message()
-			near(t, "delivered", time.Since(begin), delay)
-			if m.body != "deferred" || m.attempts != 1 {
-				t.Errorf("%+v", m)
+			if slices.Sort(got); !slices.Equal(got, []string{"deferred", "flying"}) {
+				t.Errorf("%q", got)
 			}
-			w.fin(m)
 			if c := n.channel("still", "c"); !c.Paused || c.Depth != 1 {
 				t.Errorf("paused channel: %+v", c)
 			}

@@ -272,7 +272,7 @@ func TestNightABadRelease(t *testing.T) {
 			return
 		}
 	}()
-	out, err := n.shell("brokerctl rolling upgrade --step-timeout 3s --to 2.0.0 --exec " +
+	out, err := n.shell("brokerctl rolling upgrade --step-timeout 10s --to 2.0.0 --exec " +
 		`'echo {{.Node}} >upgrade && while [ -e upgrade ]; do sleep 0.02; done'`)
 	if err == nil {
 		t.Fatalf("the upgrade goes on:\n%s", out)

@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds everything that is expected to happen soon.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // programs is the directory of the built programs; set once by TestMain.
 var programs string
@@ -350,7 +350,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // run runs a program to its end.
 func run(t testing.TB, program string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience) // it may restart a whole cluster
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, program), args...)
 	var out, errs bytes.Buffer

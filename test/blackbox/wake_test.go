@@ -104,13 +104,13 @@ func burst(t *testing.T, n *node, topic string, r *rand.Rand, d time.Duration) {
 		for range want {
 			p.ok()
 		}
-		stuck := time.After(20 * time.Second)
+		stuck := time.After(patience)
 		for len(want) > 0 {
 			select {
 			case body := <-delivered:
 				delete(want, body)
 			case <-stuck:
-				t.Fatalf("after %d messages %d wait for 20 s, and a consumer is ready: %+v", number, len(want), n.channel(topic, "c"))
+				t.Fatalf("after %d messages %d wait for %v, and a consumer is ready: %+v", number, len(want), patience, n.channel(topic, "c"))
 			}
 		}
 		if r.IntN(10) == 0 { // wait until all are idle

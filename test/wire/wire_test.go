@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
@@ -106,15 +107,17 @@ func TestReadTimeoutIsNoEOF(t *testing.T) {
 }
 
 func TestHeartbeatsAreNoAnswer(t *testing.T) {
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	go func() {
-		far.Write(frame(FrameResponse, "_heartbeat_"))
-		_, _ = far.Read(make([]byte, 4)) // NOP, and nothing else
-	}()
-	c := newClient(near, DefaultTimeout)
-	if _, _, err := c.AnswerBefore(time.Now().Add(50 * time.Millisecond)); !errors.Is(err, ErrQuiet) {
-		t.Errorf("%v after a heartbeat", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		go func() {
+			far.Write(frame(FrameResponse, "_heartbeat_"))
+			_, _ = far.Read(make([]byte, 4)) // NOP, and nothing else
+		}()
+		c := newClient(near, DefaultTimeout)
+		if _, _, err := c.AnswerBefore(time.Now().Add(50 * time.Millisecond)); !errors.Is(err, ErrQuiet) {
+			t.Errorf("%v after a heartbeat", err)
+		}
+	})
 }

@@ -38,7 +38,7 @@ func open(t testing.TB, o Options) *Store {
 			t.Errorf("close: %v", err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.WaitLeader(ctx); err != nil {
 		t.Fatal(err)
