@@ -139,7 +139,9 @@ func TestEventsAreFollowed(t *testing.T) {
 // TestFollowedEventsOutliveTheirNode: events are followed across the failure of the node that is asked.
 func TestFollowedEventsOutliveTheirNode(t *testing.T) {
 	dies, lives := newFakeBroker(t), newFakeBroker(t)
-	dies.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(lives.URL, "http://")}}})
+	for _, b := range []*fakeBroker{dies, lives} { // no other node is asked
+		b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(lives.URL, "http://")}}})
+	}
 	dies.set("GET /v1/events", func(r *http.Request, body []byte) any {
 		if r.FormValue("after") != "" {
 			panic(http.ErrAbortHandler)
