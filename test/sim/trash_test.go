@@ -187,8 +187,17 @@ func (x *trashed) change(rnd *rand.Rand, deletes bool) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	b, state := l.broker.Load(), l.cluster.Load().Store().View()
-	t := state.Topic(trashTopic)
+	var lives []*life
+	for _, m := range x.w.machines {
+		if l := m.running(); l != nil {
+			lives = append(lives, l)
+		}
+	}
+	state := newest(lives) // a node may not know of the last deletion yet
+	if state == nil {
+		return "no node serves"
+	}
+	b, t := l.broker.Load(), state.Topic(trashTopic)
 	switch {
 	case t == nil:
 		_, err := b.Directory.Trash().Restore(ctx, meta.RestoreTopic{Name: trashTopic})
