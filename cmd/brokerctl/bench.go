@@ -206,15 +206,11 @@ from when it was due to its acknowledgement and to its delivery. The topic is cr
 		}
 		return benchE2E(cmd, g, o, at.topic)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 	o.load.addFlags(cmd, 1, 64)
 	cmd.Flags().StringVar(&o.channel, "channel", "bench#ephemeral", "`CHANNEL` to consume from")
 	o.idle = 2 * time.Second
 	durationVar(cmd.Flags(), &o.idle, "idle", "stop after this long without a message")
+	return cmd
 }
 
 // drain returns the options of the consumers of a load.
@@ -288,11 +284,6 @@ message to the last. Stops after --messages, after --duration, or after --idle w
 		}
 		return benchSub(cmd, g, o, at.topic)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *drainOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.channel, "channel", "bench", "`CHANNEL` to consume from, created if missing")
 	f.Int64Var(&o.messages, "messages", 0, "stop after `N` messages; 0 means no limit")
@@ -302,6 +293,7 @@ func (o *drainOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&o.consumers, "consumers", 1, "number of consumers, each with a connection to every leader")
 	f.IntVar(&o.ready, "window", 1000, "messages in flight per consumer")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "connect to this `HOST:PORT` (default: advertised by the topic's leaders)")
+	return cmd
 }
 
 func (o *drainOptions) validate() error {

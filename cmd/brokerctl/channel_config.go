@@ -70,17 +70,13 @@ A channel of an ordered topic has --order strict, unless key is given; none is r
 		return g.show(cmd, withDryRun(channelView(c), o.dry))
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel does not exist yet
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
 	orderVar(cmd, &o.order)
 	planVar(cmd, &o.dry)
 	o.policy.addFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
 	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
+	return cmd
 }
 
 // createdBefore reports whether a channel exists that is to be created at a position, which an existing one ignores.

@@ -46,15 +46,11 @@ or skips more than 1,000 messages asks for confirmation. The previous position i
 		}
 		return seekOrAsk(cmd, g, o, at, to)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *seekOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.to, "to", "", "target `POSITION`: start, end, a time, an age such as -2h, or an offset")
 	cmd.Flags().IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
 	o.sure.addYes(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
+	return cmd
 }
 
 // parseSeek parses a position. An age counts from now.

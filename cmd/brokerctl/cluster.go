@@ -252,17 +252,13 @@ automatically some time after a failure; --leaders returns it now. Replicas neve
 			return balanceCluster(cmd, g, o)
 		},
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *balanceOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
 	f.BoolVar(&o.req.Replicas, "replicas", false, "start the listed replica moves")
 	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of partitions whose replicas move (default: as many as may move at a time)")
 	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would be started without changing anything")
 	f.BoolVar(&o.yes, "yes", false, "confirm moving replicas: they are copied, then the old copies are deleted")
+	return cmd
 }
 
 func (o *balanceOptions) validate(cmd *cobra.Command) error {

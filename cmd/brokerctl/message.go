@@ -96,17 +96,13 @@ func newMessagePeekCommand(g *globals) *cobra.Command {
 		ask := func(ctx context.Context) ([]api.Peeked, error) { return g.client.Peek(ctx, at.topic, at.channel, req) }
 		return answer(cmd, g, ask, g.peekedView)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *peekOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.n, "n", "n", 10, "number of messages")
 	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
 	filterVar(f, &o.filter, "messages")
 	f.StringVar(&o.state, "state", "", "only messages in this `STATE` in the channel: ready, in_flight, deferred or exhausted")
 	f.Uint64Var(&o.from, "from", 0, "start at this sequence number `SEQ`")
+	return cmd
 }
 
 func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {

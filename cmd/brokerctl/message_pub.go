@@ -52,11 +52,6 @@ If a batch fails, earlier batches remain published and the exit code is 7.`,
 		ValidArgsFunction: topicForm.complete(g),
 		RunE:              func(cmd *cobra.Command, args []string) error { return publish(cmd, g, o, args[0], args[1:]) },
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: chosen by the broker)")
 	f.StringVar(&o.key, "key", "", "publish with this `KEY`, to its partition")
@@ -66,6 +61,7 @@ func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - means standard input")
 	f.IntVar(&o.batch, "batch", 500, "maximum lines per batch")
 	f.IntVar(&o.count, "count", 0, "publish each argument `N` times, as a template with {{.N}} and {{.Now}}")
+	return cmd
 }
 
 func (o *pubOptions) validate(messages []string, counted bool) error {

@@ -70,11 +70,6 @@ Only the body is printed, one line per message; -o wide adds partition, id, time
 		}
 		return tail(cmd, g, o, at.topic, at.channel)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *tailOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.n, "n", "n", 0, "stop after `N` messages; 0 means no limit")
 	f.StringVar(&o.from, "from", "", "for a topic, `POSITION` to start at: start, end or a sequence number")
@@ -82,6 +77,7 @@ func (o *tailOptions) addFlags(cmd *cobra.Command) {
 	filterVar(f, &o.filter, "messages of a topic")
 	f.StringVar(&o.tag, "tag", "", "only messages with this `TAG`")
 	durationVar(f, &o.timeout, "msg-timeout", "redeliver a message not printed within this time (default: the broker's message timeout)")
+	return cmd
 }
 
 func (o *tailOptions) validate(channel string) error {

@@ -217,17 +217,13 @@ func newNodeDrainCommand(g *globals) *cobra.Command {
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *nodeDrainOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.wait, "wait", false, "wait until it leads nothing")
 	f.BoolVar(&o.req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
 	f.BoolVar(&o.req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
 	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
 	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
+	return cmd
 }
 
 func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) error {
@@ -302,16 +298,12 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return decommissionNode(cmd, g, o, args[0]) },
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *decommissionOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.wait, "wait", false, "wait until it holds nothing")
 	f.BoolVar(&o.req.Force, "force", false, "start even if the other nodes are too few for all replicas")
 	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
 	o.sure.addYes(cmd)
+	return cmd
 }
 
 func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id string) error {

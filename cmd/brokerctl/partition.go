@@ -40,15 +40,11 @@ func newPartitionListCommand(g *globals) *cobra.Command {
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listPartitions(cmd, g, o) },
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *partitionListOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.offline, "offline", false, "only partitions without a leader")
 	f.BoolVar(&o.underReplicated, "under-replicated", false, "only partitions with an out-of-sync replica")
 	f.StringVar(&o.leader, "leader", "", "only partitions led by this `NODE`")
+	return cmd
 }
 
 // wants reports whether to show a partition.
@@ -225,15 +221,11 @@ cannot be restored. The election is recorded with the reason unclean.`,
 		}
 		return electLeader(cmd, g, o, at)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *electOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.req.To, "to", "", "`NODE` to become leader")
 	f.BoolVar(&o.req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
 	o.sure.addYes(cmd)
+	return cmd
 }
 
 func (o *electOptions) validate() error {

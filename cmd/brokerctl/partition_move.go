@@ -35,17 +35,13 @@ are copied while the partition keeps serving, and old ones are deleted once the 
 		}
 		return movePartition(cmd, g, o, at)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *moveOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.replicas, "replicas", nil, "target `NODES`, the preferred leader first")
 	f.BoolVar(&o.cancel, "cancel", false, "cancel a move and restore the previous replicas")
 	f.BoolVar(&o.wait, "wait", false, "wait until the replicas are in place")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 	o.sure.addYes(cmd)
+	return cmd
 }
 
 func (o *moveOptions) validate() error {

@@ -31,16 +31,12 @@ func newPartitionRepairCommand(g *globals) *cobra.Command {
 		}
 		return repairPartition(cmd, g, o, at)
 	})
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *repairOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.req.Discard, "discard", "", "delete the set-aside copy of this `NAME`")
 	f.BoolVar(&o.req.AcceptLoss, "accept-loss", false, "clear data_lost for a partition whose only replica lost its data")
 	f.StringVar(&o.req.Node, "on", "", "`NODE` that holds the copy")
 	o.sure.addYes(cmd)
+	return cmd
 }
 
 // changes reports whether the command changes anything.

@@ -27,11 +27,6 @@ them once, for scripts; --watch sets another interval, --sort-by another order.`
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return top(cmd, g, o) },
 	}
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *topOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.channels, "channels", false, "channels, most messages first (default)")
 	f.BoolVar(&o.topics, "topics", false, "topics, largest first")
@@ -40,6 +35,7 @@ func (o *topOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.once, "once", false, "print once")
 	f.IntVarP(&o.rows, "max", "n", o.rows, "print at most `N` rows; 0 prints all")
 	cmd.MarkFlagsMutuallyExclusive("channels", "topics", "nodes", "clients")
+	return cmd
 }
 
 func top(cmd *cobra.Command, g *globals, o topOptions) error {

@@ -45,11 +45,6 @@ existing topic with the same configuration does nothing.`,
 		return answer(cmd, g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) }, show)
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	o.addFlags(cmd)
-	return cmd
-}
-
-func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.partitions, "partitions", "p", 1, "number of partitions")
 	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default 3, or the number of nodes if fewer)")
@@ -57,6 +52,7 @@ func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.ext, "ext", false, "allow messages with a JSON header")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the topic that would be created, and where its replicas would be")
 	o.config.addFlags(f)
+	return cmd
 }
 
 func (o *topicCreateOptions) request(cmd *cobra.Command, name string) (api.CreateTopic, error) {
