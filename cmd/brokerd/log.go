@@ -33,25 +33,21 @@ func (p *program) logCommand() *cobra.Command {
 	return cmd
 }
 
-// reporting gives a command a flag for the format of its output.
+// reporting gives a command a flag for the format of its output, and runs it with a format that exists.
 func reporting(cmd *cobra.Command, run func(w io.Writer, args []string, output string) error) *cobra.Command {
-	output := cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the output format")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return finish(run(cmd.OutOrStdout(), args, *output)) }
+	names := strings.Join(logOutputs(), ", ")
+	output := cmd.Flags().StringP("output", "o", "table", names+": the output format")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(logOutputs(), *output) {
+			return finish(exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", *output, names)))
+		}
+		return finish(run(cmd.OutOrStdout(), args, *output))
+	}
 	return cmd
 }
 
-func checkOutput(output string) error {
-	if !slices.Contains(logOutputs(), output) {
-		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
-	}
-	return nil
-}
-
 // checkLog refuses directories that are not logs before anything is printed.
-func checkLog(dir, output string) error {
-	if err := checkOutput(output); err != nil {
-		return err
-	}
+func checkLog(dir string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -128,7 +124,7 @@ func lineOf(b commitlog.Batch, records bool) batchLine {
 var errEnough = errors.New("enough")
 
 func dumpLog(w io.Writer, dir string, o dumpOptions) error {
-	if err := checkLog(dir, o.output); err != nil {
+	if err := checkLog(dir); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(w)
@@ -229,7 +225,7 @@ func verifiedOf(dir string, r commitlog.Report) verified {
 func verifyLogs(w io.Writer, dirs []string, output string) error {
 	all := []verified{}
 	for _, dir := range dirs {
-		if err := checkLog(dir, output); err != nil {
+		if err := checkLog(dir); err != nil {
 			return err
 		}
 		report, err := commitlog.Verify(vfs.OS{}, dir)

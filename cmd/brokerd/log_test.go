@@ -193,11 +193,11 @@ func TestInvalidLogDirectoryIsRefused(t *testing.T) {
 	}{
 		{t.TempDir(), "table", exitFailed}, {"no/such", "table", exitDisk}, {writeLog(t), "xml", exitUsage},
 	} {
-		if err := verifyLogs(&bytes.Buffer{}, []string{tt.dir}, tt.output); exitCode(err) != tt.code {
-			t.Errorf("%+v: %v", tt, err)
-		}
-		if err := dumpLog(&bytes.Buffer{}, tt.dir, dumpOptions{output: tt.output}); exitCode(err) != tt.code {
-			t.Errorf("%+v: %v", tt, err)
+		for _, command := range []string{"verify", "dump"} {
+			p := &program{stdout: &bytes.Buffer{}, stderr: os.Stderr}
+			if err := p.brokerd(t.Context(), []string{"log", command, tt.dir, "-o", tt.output}); exitCode(err) != tt.code {
+				t.Errorf("%s: %+v: %v", command, tt, err)
+			}
 		}
 	}
 }
