@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -262,5 +261,3 @@ func introduce(about *stats.Client, id *nsq.Identity) {
 }
 
 var errHandshake = errors.New("TLS handshake failed")
-
-func handshakeError(err error) error { return fmt.Errorf("%w: %w", errHandshake, err) }

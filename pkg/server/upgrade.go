@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -38,7 +39,7 @@ func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) erro
 	ok := nsq.AppendFrame(nil, nsq.FrameResponse, nsq.OK)
 	if s.settings.TLS {
 		if err := s.startTLS(ctx); err != nil {
-			return handshakeError(err)
+			return fmt.Errorf("%w: %w", errHandshake, err)
 		}
 		if err := s.writer.write(ok); err != nil {
 			return err

@@ -155,17 +155,10 @@ func (v accessAPI) setPassword(r *http.Request, req api.SetPassword) (answer, er
 // readSecret reads a body that may hold a secret: an error does not repeat it.
 func readSecret(r *http.Request, into any) error {
 	err := readJSON(r, into)
-	if e := apiErrorOf(err); e != nil && e.Code == failure.Invalid {
+	if err != nil && apiError(err).Code == failure.Invalid {
 		return api.Errorf(failure.Invalid, "request body is not the JSON that is expected")
 	}
 	return err
-}
-
-func apiErrorOf(err error) *api.Error {
-	if err == nil {
-		return nil
-	}
-	return apiError(err)
 }
 
 func (v accessAPI) rules(verb access.Verb) func(*http.Request) (answer, error) {

@@ -69,16 +69,12 @@ func redeem(ctx context.Context, n *Node, s *raftstore.Store, who identity, proo
 		return nil
 	}
 	log.Info("node admitted by its join token", "token", use.Join.ID)
-	record(ctx, n, s, who, use.Join)
+	recordJoin(ctx, n, s, who, meta.Act{At: use.Join.Used, Request: "join token " + use.Join.ID, Status: http.StatusOK})
 	return nil
 }
 
-// record adds the use of a join token to the audit log. If that fails, the node joins all the same:
-// the token's own record in the metadata says who used it.
-func record(ctx context.Context, n *Node, s *raftstore.Store, who identity, t *access.JoinToken) {
-	recordJoin(ctx, n, s, who, meta.Act{At: t.Used, Request: "join token " + t.ID, Status: http.StatusOK})
-}
-
+// recordJoin adds an attempt to join to the audit log. If that fails, an admitted node joins all the
+// same: the metadata says of its token who used it.
 func recordJoin(ctx context.Context, n *Node, s *raftstore.Store, who identity, a meta.Act) {
 	a.Node, a.Actor, a.Identity, a.Agent = n.self.Node, complaint.Short(who.Address), "node "+complaint.Short(string(who.Node)), "brokerd"
 	a.Verb, a.Object = meta.ActJoin, complaint.Short(string(who.Node))
