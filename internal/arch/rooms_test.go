@@ -36,7 +36,6 @@ var longDocs = map[string]int{
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
 	"pkg/vfs":       47,  // optional capabilities of a file system beyond FS
-	"pkg/admin/web": 46,
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

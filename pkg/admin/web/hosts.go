@@ -11,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// AnyHost in a list of hosts allows all.
-const AnyHost = "*"
+// anyHost in a list of hosts allows all.
+const anyHost = "*"
 
 // privateSuffixes are domains that do not exist in the public DNS.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc"}
@@ -30,7 +30,7 @@ type Hosts struct {
 func NewHosts(names []string) Hosts {
 	var h Hosts
 	for _, name := range names {
-		h.all = h.all || name == AnyHost
+		h.all = h.all || name == anyHost
 		h.names = append(h.names, canonicalHost(name))
 	}
 	return h
