@@ -35,7 +35,7 @@ var longDocs = map[string]int{
 	"pkg/nsq":       55,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
-	"pkg/vfs":       47,  // optional capabilities of a file system beyond FS
+	"pkg/vfs":       46,  // optional capabilities of a file system beyond FS
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/segmenthead"
 	"github.com/brokerd/brokerd/pkg/health"
@@ -74,11 +75,25 @@ func (d Dir) onOneDisk() bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	same := err == nil && vfs.SameDisk(d.FS, d.Root, d.Topics())
-	for _, name := range topics {
-		same = same && vfs.SameDisk(d.FS, d.Root, filepath.Join(d.Topics(), name))
+	root, failed := d.FS.Stat(d.Root)
+	if err != nil || failed != nil {
+		return false
 	}
-	return same
+	for _, name := range append(topics, "") { // "": the directory of the topics itself
+		other, err := d.FS.Stat(filepath.Join(d.Topics(), name))
+		if err != nil || !sameDevice(root, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameDevice reports whether two files are known to be in one file system. Files outside the operating
+// system's file system always are.
+func sameDevice(a, b fs.FileInfo) bool {
+	x, known := a.Sys().(*syscall.Stat_t)
+	y, also := b.Sys().(*syscall.Stat_t)
+	return known == also && (!known || x.Dev == y.Dev)
 }
 
 // Replay replays the redo journal of a node that does not run. Programs that read or

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 )
@@ -144,22 +143,6 @@ func FillAt(f File, p []byte, off int64) (int, error) {
 		return filler.FillAt(p, off)
 	}
 	return f.WriteAt(p, off)
-}
-
-// SameDisk reports whether two names are known to be in one file system. Names outside the
-// operating system's file system always are.
-func SameDisk(fsys FS, a, b string) bool {
-	of, err := fsys.Stat(a)
-	if err != nil {
-		return false
-	}
-	other, err := fsys.Stat(b)
-	if err != nil {
-		return false
-	}
-	x, known := of.Sys().(*syscall.Stat_t)
-	y, also := other.Sys().(*syscall.Stat_t)
-	return known == also && (!known || x.Dev == y.Dev)
 }
 
 // SyncAside is File.SyncData for a caller whose sync is not urgent: while it waits for the disk, it
