@@ -61,6 +61,26 @@ func TestOnlyLateScenariosAreRepeated(t *testing.T) {
 	}
 }
 
+func TestFailuresEndTheReport(t *testing.T) {
+	chosen := []scenario{{name: "a"}, {name: "b"}, {name: "c"}}
+	late := &nodes.Late{Err: errors.New("not after 10s: no leader\nlog")}
+	err := failures(chosen, []error{late, nil, errors.New("message 7 is lost\nmessage 8 is lost")}, 5)
+	if want := "a failed with seed 5: not after 10s: no leader\nc failed with seed 5: message 7 is lost"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if onlyLate(err) || !onlyLate(failures(chosen, []error{late, nil, nil}, 5)) || failures(chosen, make([]error, 3), 5) != nil {
+		t.Error("what is late and what is lost are not told apart")
+	}
+}
+
+func TestUnavailableCommandIsLate(t *testing.T) {
+	for exit, late := range map[int]bool{exitUnavailable: true, 4: false, 1: false} {
+		if err := (said{exit: exit}).ended(0); err == nil || onlyLate(err) != late {
+			t.Errorf("exit status %d: %v is only late: %v", exit, err, !late)
+		}
+	}
+}
+
 func TestPercentiles(t *testing.T) {
 	var values []time.Duration
 	for i := range 100 {

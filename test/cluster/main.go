@@ -132,22 +132,30 @@ func run(ctx context.Context, o options) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var failed []string
-	late := true
+	return failures(chosen, errs, o.seed)
+}
+
+// failures returns an error with a line for each scenario that failed: its name, its seed and the
+// first line of its error. A log that is cut at the front ends with these lines.
+func failures(chosen []scenario, errs []error, seed uint64) error {
+	var failed []error
 	for i, err := range errs {
-		if err != nil {
-			failed = append(failed, chosen[i].name)
-			late = late && onlyLate(err)
+		if err == nil {
+			continue
 		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		line := fmt.Errorf("%s%s", failedPrefix(chosen[i], seed), first)
+		if onlyLate(err) {
+			line = &nodes.Late{Err: line}
+		}
+		failed = append(failed, line)
 	}
-	if len(failed) == 0 {
-		return nil
-	}
-	err = fmt.Errorf("failed: %s (seed %d)", strings.Join(failed, ", "), o.seed)
-	if late {
-		return &nodes.Late{Err: err}
-	}
-	return err
+	return errors.Join(failed...)
+}
+
+// failedPrefix begins the line of a scenario that failed.
+func failedPrefix(s scenario, seed uint64) string {
+	return fmt.Sprintf("%s failed with seed %d: ", s.name, seed)
 }
 
 // choose finds scenarios by their names, which commas separate. "" means all. It leaves out the

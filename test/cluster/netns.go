@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 
 	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
@@ -28,8 +29,15 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 	cmd := exec.CommandContext(ctx, self, "-in-namespace", "-broker", o.broker, "-scenarios", s.name,
 		"-seed", strconv.FormatUint(o.seed, 10), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
 		"-keep="+strconv.FormatBool(o.keep), "-v="+strconv.FormatBool(o.verbose))
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = o.out, o.out, network.Private()
+	var said strings.Builder // why it failed, on its last line
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = o.out, &said, network.Private()
 	err = cmd.Run()
+	if err != nil {
+		fmt.Fprint(o.out, said.String())
+		if _, why, found := strings.Cut(said.String(), failedPrefix(s, o.seed)); found {
+			err = fmt.Errorf("%s (%w)", strings.TrimSpace(why), err)
+		}
+	}
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitLate {
 		return &nodes.Late{Err: err}
 	}

@@ -18,6 +18,12 @@ import (
 // operateTimeout bounds one command of an operator, which may wait for its work to end.
 const operateTimeout = 40 * time.Second
 
+// Exit statuses of brokerctl, as docs/brokerctl.md lists them.
+const (
+	exitNotFound    = 3
+	exitUnavailable = 6 // no node answered in time, or the outcome is not known
+)
+
 // said is the output of a command and its exit status.
 type said struct {
 	command  string
@@ -27,10 +33,14 @@ type said struct {
 
 // ended returns an error unless the command ended with this exit status.
 func (s said) ended(exit int) error {
-	if s.exit != exit {
-		return fmt.Errorf("%s ended with %d instead of %d: %s%s", s.command, s.exit, exit, s.out, s.err)
+	if s.exit == exit {
+		return nil
 	}
-	return nil
+	err := fmt.Errorf("%s ended with %d instead of %d: %s%s", s.command, s.exit, exit, s.out, s.err)
+	if s.exit == exitUnavailable { // no node answered in time
+		return &nodes.Late{Err: err}
+	}
+	return err
 }
 
 // operate runs brokerctl with the addresses of all nodes and without a terminal. The command may
@@ -58,11 +68,11 @@ func operateWithin(ctx context.Context, st *stage, args ...string) (said, error)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	s.out, s.err, s.exit = out.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	if ctx.Err() != nil {
+		return s, &nodes.Late{Err: fmt.Errorf("%s does not end: %w\n%s%s", s.command, context.Cause(ctx), s.out, s.err)}
+	}
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		return s, fmt.Errorf("%s: %w (make build)", s.command, err)
-	}
-	if ctx.Err() != nil {
-		return s, fmt.Errorf("%s does not end: %w\n%s%s", s.command, context.Cause(ctx), s.out, s.err)
 	}
 	return s, nil
 }
@@ -86,18 +96,47 @@ func grow(st *stage) (*nodes.Node, error) {
 	return fresh, st.start(fresh)
 }
 
-// withoutReplicas returns an error if a partition of the topic has a replica on a node.
+// withoutReplicas waits until no partition of the topic has a replica on a node. The node that
+// answers may learn of the last move later than the node that answered brokerctl.
 func withoutReplicas(st *stage, n *nodes.Node) error {
-	t, err := st.c.Topic(st.ctx, topic)
-	if err != nil {
-		return err
-	}
-	for _, p := range t.Partitions {
-		if slices.Contains(p.Replicas, n.ID) {
-			return fmt.Errorf("partition %d is on %v, including %s, which must hold no replica", p.Partition, p.Replicas, n.ID)
+	return awaitTopic(st, moveTimeout, topic, func(t nodes.Topic) error {
+		for _, p := range t.Partitions {
+			if slices.Contains(p.Replicas, n.ID) {
+				return fmt.Errorf("partition %d is on %v, including %s, which must hold no replica", p.Partition, p.Replicas, n.ID)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
+}
+
+// remove removes a node, which may have led the metadata. A command whose outcome was unknown may
+// have removed it already.
+func remove(st *stage, n *nodes.Node) error {
+	tries := 0
+	return await(st, moveTimeout, func(context.Context) error {
+		tries++
+		s, err := operate(st, "node", "remove", n.ID, "--yes")
+		if err != nil || tries > 1 && s.exit == exitNotFound {
+			return err
+		}
+		return s.ended(0)
+	})
+}
+
+// unlisted waits until a node is no member of the cluster any more.
+func unlisted(st *stage, n *nodes.Node) error {
+	return await(st, moveTimeout, func(ctx context.Context) error {
+		info, err := st.c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		for _, member := range info.Nodes {
+			if member.ID == n.ID {
+				return fmt.Errorf("%s was removed and is still listed as %s", n.ID, member.State)
+			}
+		}
+		return nil
+	})
 }
 
 // removedStatus is the exit status of a node that is removed while it runs: no supervisor should
@@ -119,28 +158,18 @@ func retire(st *stage, n *nodes.Node) error {
 		}
 	}
 	alive := n.Running()
-	err := await(st, moveTimeout, func(context.Context) error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // the node may have led the metadata
-	if err != nil {
+	if err := remove(st, n); err != nil {
 		return err
 	}
 	select {
 	case <-n.Exited():
 	case <-time.After(moveTimeout):
-		return fmt.Errorf("%s was removed and continues to run", n.ID)
+		return &nodes.Late{Err: fmt.Errorf("%s was removed and continues to run", n.ID)}
 	}
 	if alive && n.How() != removedStatus {
 		return fmt.Errorf("%s was removed and ended with %s instead of %s", n.ID, n.How(), removedStatus)
 	}
-	info, err := st.c.Info(st.ctx)
-	if err != nil {
-		return err
-	}
-	for _, member := range info.Nodes {
-		if member.ID == n.ID {
-			return fmt.Errorf("%s was removed and is still listed as %s", n.ID, member.State)
-		}
-	}
-	return nil
+	return unlisted(st, n)
 }
 
 // fiveNodes has two of five nodes down at once. One is started again. The other is lost

@@ -188,29 +188,33 @@ func (st *stage) whole(name string) error {
 	})
 }
 
-// leader returns the node that leads a partition of a topic.
-func (st *stage) leader(name string, partition int) (*nodes.Node, error) {
-	t, err := st.c.Topic(st.ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if partition >= len(t.Partitions) || st.c.Node(t.Partitions[partition].Leader) == nil {
-		return nil, fmt.Errorf("partition %d of %s has no leader", partition, name)
-	}
-	return st.c.Node(t.Partitions[partition].Leader), nil
+// leader waits until a partition of a topic has a leader, and returns that node.
+func (st *stage) leader(name string, partition int) (leader *nodes.Node, err error) {
+	err = awaitTopic(st, moveTimeout, name, func(t nodes.Topic) error {
+		if partition < len(t.Partitions) {
+			leader = st.c.Node(t.Partitions[partition].Leader)
+		}
+		if leader == nil {
+			return fmt.Errorf("partition %d of %s has no leader", partition, name)
+		}
+		return nil
+	})
+	return leader, err
 }
 
-// controller returns the node that leads the metadata.
-func (st *stage) controller() (*nodes.Node, error) {
-	info, err := st.c.Info(st.ctx)
-	if err != nil {
-		return nil, err
-	}
-	n := st.c.Node(info.Controller)
-	if n == nil {
-		return nil, errors.New("the metadata has no leader")
-	}
-	return n, nil
+// controller waits until the metadata has a leader, and returns that node.
+func (st *stage) controller() (leader *nodes.Node, err error) {
+	err = await(st, moveTimeout, func(ctx context.Context) error {
+		info, err := st.c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if leader = st.c.Node(info.Controller); leader == nil {
+			return errors.New("the metadata has no leader")
+		}
+		return nil
+	})
+	return leader, err
 }
 
 // other returns a node that is none of those.
