@@ -44,7 +44,6 @@ var scenarios = []scenario{
 	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
 	{name: "distant", about: "80 ms between nodes, 5% of the packets are lost, others are repeated or overtaken", network: true, run: endure(distant, nil)},
 	{name: "narrow", about: "1 Mbit/s to and from a follower", network: true, run: endure(narrow, follower)},
-	{name: "large", about: "large packets to and from the metadata leader are lost", network: true, run: endure(large, (*stage).controller)},
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "mixed-versions", about: "from the release before to this one, back, and up for good; no publish may fail", graceful: true, previous: true, limit: 5 * time.Minute, setup: installPrevious, run: mixedVersions},
 	{name: "mixed-kills", about: "nodes of two releases, of which leaders are killed while a follower lags", previous: true, setup: installPrevious, run: mixedKills},
@@ -193,7 +192,6 @@ func cutOff(sent, received bool) func(*stage) error {
 var (
 	distant = network.Weather{Delay: 80 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05, Duplicate: 0.02}
 	narrow  = network.Weather{Delay: 20 * time.Millisecond, Rate: 125_000}
-	large   = network.Weather{Largest: 1000}
 )
 
 const badTime = 15 * time.Second
