@@ -119,9 +119,16 @@ func (m *repairer) alone(h *Topic, hp *Held) *meta.Partition {
 }
 
 // start asks other replicas for what this one cannot read, until it is repaired or no longer alone
-// in sync. It does not wait.
+// in sync. It does not wait. A repair that is in progress, and may be in a long pause, asks for damage that
+// is new at once.
 func (m *repairer) start(h *Topic, hp *Held) {
-	if !m.reaches(h) || !hp.repairing.CompareAndSwap(false, true) {
+	if !m.reaches(h) {
+		return
+	}
+	for _, e := range m.damagedIn(hp) {
+		hp.sought.Want(e)
+	}
+	if !hp.repairing.CompareAndSwap(false, true) {
 		return
 	}
 	m.life.running.Go(func() {
@@ -233,18 +240,16 @@ func (m *repairer) prepare(h *Topic, hp *Held, p *meta.Partition, found []repair
 	}
 	files, failed := repair.Prepare(h.fs, hp.dir, found, m.disk.Spare)
 	for i, err := range failed {
-		e := repair.Extent{From: found[i].From, Next: found[i].Next}
-		wider, ok := errors.AsType[*repair.WiderError](err)
-		switch {
-		case err == nil:
+		if err == nil {
 			continue
-		case ok:
-			m.markDamaged(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
-			if hp.sought.Want(repair.Extent{From: wider.From, Next: wider.Next}) {
-				continue // the next request asks for all of it
-			}
 		}
-		hp.sought.Failed(e, time.Now(), errors.Is(err, repair.ErrNoFit))
+		if wider, ok := errors.AsType[*repair.WiderError](err); ok {
+			m.markDamaged(hp, commitlog.Damage{Path: wider.Path, Position: wider.Position, From: wider.From, Next: wider.Next})
+		}
+		e := repair.Extent{From: found[i].From, Next: found[i].Next}
+		if !hp.sought.Refused(e, err, time.Now()) {
+			continue // the next request asks for all of the wider damage
+		}
 		m.log.Warn("cannot prepare the repair of a damaged range of the log with the copy of another replica; retrying later",
 			"topic", h.Name, "partition", hp.index, "from", e.From, "next", e.Next, "error", err)
 	}

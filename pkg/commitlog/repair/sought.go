@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -151,6 +152,19 @@ func (s *Sought) Failed(e Extent, now time.Time, forGood bool) {
 	} else {
 		s.note(e, now, For, failedPause)
 	}
+}
+
+// Refused records that Prepare could not repair a range, and reports whether the range has failed. It has
+// not if the damage is wider: the wider range is then requested in its place, and consumers wait for that.
+func (s *Sought) Refused(e Extent, err error, now time.Time) (failed bool) {
+	if wider, ok := errors.AsType[*WiderError](err); ok {
+		if w := (Extent{wider.From, wider.Next}); w != e && w.Holds(e) {
+			s.Want(w)
+			return false
+		}
+	}
+	s.Failed(e, now, errors.Is(err, ErrNoFit))
+	return true
 }
 
 // note gives a range up that has been requested for at least within. A range that is given up is

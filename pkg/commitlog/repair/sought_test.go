@@ -223,3 +223,31 @@ func TestRepeatedlyDamagedRangeIsAbandoned(t *testing.T) {
 		t.Error("it is never asked for again")
 	}
 }
+
+// TestPartOfWiderDamageIsNotAbandoned finds two parts of one damaged range separately. In a later round the repair
+// of each is refused, because the damage is wider: the whole is requested once, and no consumer skips a part.
+func TestPartOfWiderDamageIsNotAbandoned(t *testing.T) {
+	s, t0 := NewSought(), time.Unix(1000, 0)
+	a, b, whole := Extent{6, 7}, Extent{7, 8}, Extent{6, 8}
+	s.Due([]Extent{a, b}, t0)
+	later := t0.Add(30 * time.Second)
+	for _, e := range []Extent{a, b} {
+		if s.Refused(e, &WiderError{From: whole.From, Next: whole.Next}, later) {
+			t.Errorf("%v has failed", e)
+		}
+	}
+	if len(s.More()) != 1 || len(s.Passed()) > 0 || !s.Waits(a) || !s.Waits(b) {
+		t.Errorf("%d requests at once, and consumers wait for the parts: %t, %t", len(s.More()), s.Waits(a), s.Waits(b))
+	}
+	if due := s.Due([]Extent{whole}, later); !slices.Equal(due, []Extent{whole}) {
+		t.Errorf("%v is requested", due)
+	}
+	for _, refused := range []*WiderError{{From: 6, Next: 8}, {From: 7, Next: 8}} { // itself, and a part
+		if !s.Refused(whole, refused, later) {
+			t.Errorf("refused for %v: has not failed", refused)
+		}
+	}
+	if s.Refused(whole, ErrNoFit, later.Add(time.Minute)); s.Waits(whole) {
+		t.Error("consumers wait for what does not fit")
+	}
+}
