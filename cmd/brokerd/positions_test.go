@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -45,10 +45,10 @@ type oneChannel struct{}
 func (oneChannel) Changes() (positions.Update, bool) { return positions.Update{}, false }
 
 func (oneChannel) Current() positions.Snapshot {
-	return positions.Snapshot{Channels: []positions.Channel{{Name: "c", Version: 4, Position: channel.Position{
+	return positions.Snapshot{Channels: []positions.Channel{{Name: "c", Version: 4, Position: position.Position{
 		Floor:    10,
-		Finished: []channel.Range{{From: 12, End: 15}},
-		Deferred: channel.DeferralsOf(channel.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
+		Finished: []position.Range{{From: 12, End: 15}},
+		Deferred: position.DeferralsOf(position.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
 	}}}}
 }
 

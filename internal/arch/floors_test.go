@@ -43,6 +43,7 @@ var floors = map[string]int{
 	"pkg/header":                1, // headers of messages and their reserved keys
 	"pkg/advance":               1, // changes of positions between two snapshots
 	"pkg/channel":               1,
+	"pkg/position":              1, // what is stored of a channel, and its encoding
 	"pkg/record":                1, // the encoding of a message in a log
 	"pkg/processing":            1, // latencies of messages
 	"pkg/sharing":               1, // the interface for sending positions to other replicas
@@ -169,6 +170,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/admin/api", "pkg/failure"}:               "and those of answers",
 	{"pkg/policy", "pkg/units"}:                    "a policy is written with durations as people write them",
 	{"pkg/filter", "pkg/fate"}:                     "an expression that is refused has changed nothing",
+	{"pkg/channel", "pkg/position"}:                "a State is stored as a position, which a package of its own encodes",
 	{"pkg/topic", "pkg/positions"}:                 "a partition stores its positions, which a package of its own knows how to",
 	{"pkg/topic", "pkg/reading"}:                   "a channel reads its log, which a package of its own knows how to",
 	{"pkg/commitlog", "pkg/commitlog/segmenthead"}: "likewise",

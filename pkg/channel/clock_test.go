@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/simtest"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -89,7 +90,7 @@ func TestPositionsFollowWallClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := simtest.SetWall(start.Add(time.Second), 72*time.Hour)
-	due := func(p Position) time.Duration {
+	due := func(p position.Position) time.Duration {
 		return time.Duration(first(p.Deferred).At - start.UnixNano())
 	}
 	if got := due(s.Position(wrong, wrong.UnixNano())); got != 72*time.Hour+time.Minute {
@@ -108,8 +109,8 @@ func TestPositionsFollowWallClock(t *testing.T) {
 
 func TestPositionCoversDistantTimes(t *testing.T) {
 	start := time.Unix(0, 0)
-	p := Position{Deferred: DeferralsOf(
-		Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}
+	p := position.Position{Deferred: position.DeferralsOf(
+		position.Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, position.Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}
 	s := Restore(p, false, start, 0)
 	if s.Expire(start, nil); s.Counts(2).Deferred != 1 {
 		t.Errorf("%+v", s.Counts(2))

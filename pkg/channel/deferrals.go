@@ -56,7 +56,9 @@ func eachDeferred(s *State, f func(*message)) {
 		}
 	}
 	if s.t != nil {
-		s.t.far.each(func(d Deferral) { f(&message{offset: d.Offset, due: d.At, attempts: d.Attempts, place: deferred}) })
+		for d := range s.t.far.All() {
+			f(&message{offset: d.Offset, due: d.At, attempts: d.Attempts, place: deferred})
+		}
 	}
 }
 

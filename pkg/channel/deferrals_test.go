@@ -11,6 +11,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -89,16 +90,16 @@ func TestDeferralWithoutDelayIsNotAdvanced(t *testing.T) {
 
 func (p *pair) restart() error {
 	p.note("restart")
-	position := p.s.Position(p.now, p.now.UnixNano())
-	data, err := position.AppendBinary(nil)
+	stored := p.s.Position(p.now, p.now.UnixNano())
+	data, err := stored.AppendBinary(nil)
 	if err != nil {
 		return err
 	}
-	var again Position
+	var again position.Position
 	if err := again.UnmarshalBinary(data); err != nil {
 		return err
 	}
-	if diff := gocmp.Diff(position, again); diff != "" {
+	if diff := gocmp.Diff(stored, again); diff != "" {
 		return errors.New(diff)
 	}
 	s := New(again.Floor, p.m.ordered)
@@ -106,7 +107,7 @@ func (p *pair) restart() error {
 	p.s = restore(s, again, p.now, p.now.UnixNano())
 	was := p.m.policy
 	p.m.restart()
-	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
+	if diff := gocmp.Diff(stored, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
 		return errors.New(diff)
 	}
 	RetriesOf(p.s).SetPolicy(was)
@@ -167,7 +168,7 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	}
 	kept.Apply(change)
 	data, _ := kept.AppendBinary(nil)
-	var read Position
+	var read position.Position
 	if err := read.UnmarshalBinary(data); err != nil {
 		t.Fatal(err)
 	}

@@ -17,25 +17,5 @@ func hidden(l *ledger, end seq.Offset) (n int64) {
 			n++
 		}
 	}
-	return n + farFrom(&l.t.far, end)
-}
-
-// farFrom returns how many messages are far, at or after an offset.
-func farFrom(f *far, o seq.Offset) (n int64) {
-	if f.n == 0 {
-		return 0
-	}
-	for i := f.pageOf(o); i < len(f.pages); i++ {
-		p := &f.pages[i]
-		if p.n == 0 || p.first >= o {
-			n += int64(p.n)
-			continue
-		}
-		for d := range p.all() {
-			if d.Offset >= o {
-				n++
-			}
-		}
-	}
-	return n
+	return n + l.t.far.LenFrom(end)
 }

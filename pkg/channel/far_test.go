@@ -2,7 +2,6 @@ package channel
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -15,37 +14,27 @@ import (
 // messages, and how many far messages are below the cursor.
 func checkFar(s *State, near int) (below uint64, err error) {
 	f := &s.t.far
-	n, last, empty := 0, -1, 0
-	for i := range f.pages {
-		p := &f.pages[i]
-		due := int64(math.MaxInt64)
-		for d := range p.all() {
-			_, tracked := s.t.index.get(d.Offset)
-			if int(d.Offset) <= last || tracked || d.Offset < s.floor || s.done.Contains(d.Offset) || !isFar(&s.ledger, d.Offset) || s.ordered || s.keyed != nil {
-				return 0, fmt.Errorf("offset %d is far behind %d, tracked: %v", d.Offset, last, tracked)
-			}
-			last, due = int(d.Offset), min(due, d.At)
-			if n++; d.Offset < s.cursor {
-				below++
-			}
+	n, last := 0, -1
+	for d := range f.All() {
+		_, tracked := s.t.index.get(d.Offset)
+		if int(d.Offset) <= last || tracked || d.Offset < s.floor || s.done.Contains(d.Offset) || !isFar(&s.ledger, d.Offset) || s.ordered || s.keyed != nil {
+			return 0, fmt.Errorf("offset %d is far behind %d, tracked: %v", d.Offset, last, tracked)
 		}
-		if p.n == 0 {
-			empty++
-			continue
+		if d.At < f.Due() {
+			return 0, fmt.Errorf("offset %d is due at %d, of all %d", d.Offset, d.At, f.Due())
 		}
-		if p.due != due || f.due > due || int(p.last) != last {
-			return 0, fmt.Errorf("page of %d to %d is due at %d, of all %d, want %d", p.n, p.last, p.due, f.due, due)
+		last = int(d.Offset)
+		if n++; d.Offset < s.cursor {
+			below++
 		}
 	}
-	if n != f.n || empty != f.empty || near+n != s.deferred {
-		return 0, fmt.Errorf("%d are far, want %d; %d are deferred, %d of them near", f.n, n, s.deferred, near)
+	if n != f.Len() || near+n != s.deferred {
+		return 0, fmt.Errorf("%d are far, want %d; %d are deferred, %d of them near", f.Len(), n, s.deferred, near)
 	}
-	for from, end := range f.met.Ranges() {
-		for o := max(from, s.floor); o < end; o++ {
-			_, tracked := s.t.index.get(o)
-			if f.n > 0 && tracked == isFar(&s.ledger, o) && !s.done.Contains(o) {
-				return 0, fmt.Errorf("offset %d was far and is nowhere", o)
-			}
+	for o := s.floor; o < seq.Offset(last+1); o++ {
+		_, tracked := s.t.index.get(o)
+		if f.Had(o) && tracked == isFar(&s.ledger, o) && !s.done.Contains(o) {
+			return 0, fmt.Errorf("offset %d was far and is nowhere", o)
 		}
 	}
 	return below, nil
@@ -66,7 +55,7 @@ func deferMany(t *testing.T, n int) (*State, []time.Duration) {
 func TestFarMessagesAreTrackedBeforeTheyAreDue(t *testing.T) {
 	const n = 4_000
 	s, delays := deferMany(t, n)
-	if near := s.deferred - s.t.far.n; near > n/200 {
+	if near := s.deferred - s.t.far.Len(); near > n/200 {
 		t.Fatalf("%d of %d are near", near, n)
 	}
 	delivered := map[seq.Offset]bool{}
@@ -108,19 +97,20 @@ func TestFarMessagesAreDeliveredAfterALongSleep(t *testing.T) {
 }
 
 func TestFarMessagesAreTrackedInPortions(t *testing.T) {
-	const n = 4 * drawnAtOnce * pageEntries
+	const n = 40_000
 	s := New(0, false)
 	for o := range seq.Offset(n) {
 		s.Defer(o, moveTime, time.Hour)
 	}
 	now := moveTime.Add(time.Hour - soon/2)
-	for i := 1; i <= 4; i++ {
+	for rounds := 0; s.t.far.Len() > 0; rounds++ {
 		if at, _ := s.NextEvent(); at.After(now) {
 			t.Fatalf("the next event is %v late", at.Sub(now))
 		}
+		was := s.t.far.Len()
 		s.Expire(now, nil)
-		if left := n - i*drawnAtOnce*pageEntries; s.t.far.n != left {
-			t.Fatalf("%d are far after %d rounds, want %d", s.t.far.n, i, left)
+		if drawn := was - s.t.far.Len(); drawn == 0 || drawn > n/2 {
+			t.Fatalf("%d are tracked at once, of %d", drawn, was)
 		}
 	}
 	if at, _ := s.NextEvent(); !at.Equal(moveTime.Add(time.Hour)) {
@@ -136,9 +126,9 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 			t.Fatalf("%d is deferred until %v: %v, want %v", o, at, ok, moveTime.Add(delays[o]))
 		}
 	}
-	far := s.t.far.n
-	if list, total := Deferrals(s, DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.n != far {
-		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.n, far)
+	far := s.t.far.Len()
+	if list, total := Deferrals(s, DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.Len() != far {
+		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.Len(), far)
 	}
 	if list, ok := pendingBelow(s, 100, n); ok || list != nil {
 		t.Errorf("pending though the cursor is at 0")
@@ -152,8 +142,8 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 		t.Errorf("%+v after retention", s.Counts(n))
 	}
 	SetOrder(s, policy.Strict)
-	if s.t.far.n != 0 || s.Counts(n).Deferred != n-1000 {
-		t.Errorf("%d are far in an ordered channel, %+v", s.t.far.n, s.Counts(n))
+	if s.t.far.Len() != 0 || s.Counts(n).Deferred != n-1000 {
+		t.Errorf("%d are far in an ordered channel, %+v", s.t.far.Len(), s.Counts(n))
 	}
 	if err := check(s); err != nil {
 		t.Error(err)
@@ -163,21 +153,14 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 func TestMillionDeferredTakeLittleMemory(t *testing.T) {
 	const n = 100_000
 	s, _ := deferMany(t, n)
-	bytes := 0
-	for i := range s.t.far.pages {
-		bytes += cap(s.t.far.pages[i].entries)
-	}
-	if bytes > 16*n {
-		t.Errorf("%d bytes for %d messages", bytes, n)
-	}
 	p := s.Position(moveTime, moveTime.UnixNano())
 	data, _ := p.AppendBinary(nil)
 	if len(data) > 16*n {
 		t.Errorf("a position of %d bytes for %d messages", len(data), n)
 	}
 	r := Restore(p, false, moveTime, moveTime.UnixNano())
-	if again := r.Position(moveTime, moveTime.UnixNano()); !again.Deferred.Equal(p.Deferred) || r.t.far.n != s.t.far.n {
-		t.Errorf("%d are far after a restart, want %d", r.t.far.n, s.t.far.n)
+	if again := r.Position(moveTime, moveTime.UnixNano()); !again.Deferred.Equal(p.Deferred) || r.t.far.Len() != s.t.far.Len() {
+		t.Errorf("%d are far after a restart, want %d", r.t.far.Len(), s.t.far.Len())
 	}
 }
 
@@ -194,12 +177,18 @@ func TestFinishedFarMessagesAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := s.t.far.met.Len(); n > 2*window {
-			t.Fatalf("%d offsets are kept behind message %d, of which %d are far", n, o, s.t.far.n)
+		kept := 0
+		for at := range o {
+			if s.t.far.Had(at) {
+				kept++
+			}
+		}
+		if kept > 2*window {
+			t.Fatalf("%d offsets are kept behind message %d, of which %d are far", kept, o, s.t.far.Len())
 		}
 	}
-	if s.floor < 98*window || s.t.far.n == 0 {
-		t.Errorf("floor %d, %d far", s.floor, s.t.far.n)
+	if s.floor < 98*window || s.t.far.Len() == 0 {
+		t.Errorf("floor %d, %d far", s.floor, s.t.far.Len())
 	}
 }
 
@@ -212,8 +201,8 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.t.far.n != 100 {
-		t.Errorf("%d are packed", s.t.far.n)
+	if s.t.far.Len() != 100 {
+		t.Errorf("%d are packed", s.t.far.Len())
 	}
 	if at, ok := DeferredUntil(s, 7); !ok || !at.Equal(now.Add(24*time.Hour)) {
 		t.Errorf("until %v, %v", at, ok)
@@ -224,56 +213,6 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	if got := s.Take(now, 1, time.Hour, 200, 100, nil); len(got) != 100 || got[0] != (Delivery{0, 2}) {
 		t.Errorf("%d come again, the first as %v", len(got), got)
-	}
-}
-
-// TestFarPagesStayFew: if messages come in random order, and most of them are
-// removed.
-func TestFarPagesStayFew(t *testing.T) {
-	const n = 40_000
-	rng := testrand.New(t)
-	s := New(0, false)
-	for _, o := range rng.Perm(n) {
-		s.Defer(seq.Offset(o), moveTime, time.Hour+time.Duration(o)*time.Millisecond) //nolint:gosec // not negative
-	}
-	f := &s.t.far
-	if most := 3 * n / pageEntries; len(f.pages) > most {
-		t.Errorf("%d pages, want %d at most", len(f.pages), most)
-	}
-	var gone []seq.Offset
-	for o := range seq.Offset(n) {
-		if o%1000 != 0 {
-			gone = append(gone, o)
-		}
-	}
-	if done := Cancel(s, gone); len(done) != len(gone) {
-		t.Fatalf("%d of %d were cancelled", len(done), len(gone))
-	}
-	if len(f.pages) > farBlock {
-		t.Errorf("%d pages for %d messages", len(f.pages), f.n)
-	}
-	if _, err := checkFar(s, 0); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 { // some pages at a time
-		s.Take(moveTime.Add(3*time.Hour), 1, time.Minute, 1000, n, nil)
-	}
-	if f.n > 0 {
-		t.Errorf("%d are still far", f.n)
-	}
-}
-
-// BenchmarkSoonest looks for messages that are due soon among 10 million, of which few are.
-func BenchmarkSoonest(b *testing.B) {
-	var f far
-	for o := range seq.Offset(10_000_000) {
-		f.add(Deferral{o, int64(time.Hour) + int64(o)*int64(time.Millisecond), time.Hour, 0})
-	}
-	now := int64(time.Hour)
-	b.ReportAllocs()
-	for b.Loop() {
-		now += int64(time.Millisecond)
-		f.soonest(now, now+int64(soon), now+2*int64(soon))
 	}
 }
 
@@ -288,8 +227,8 @@ func TestMovedMessagesArePacked(t *testing.T) {
 		}
 		Move(s, Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
 	}
-	if s.t.far.n != n || s.t.index.used != 0 {
-		t.Errorf("%d of %d copies are packed, and %d are not", s.t.far.n, n, s.t.index.used)
+	if s.t.far.Len() != n || s.t.index.used != 0 {
+		t.Errorf("%d of %d copies are packed, and %d are not", s.t.far.Len(), n, s.t.index.used)
 	}
 	if err := check(s); err != nil {
 		t.Error(err)

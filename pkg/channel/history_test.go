@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -60,7 +61,7 @@ func TestUndoIsExact(t *testing.T) {
 }
 
 func TestMovedCountsMessages(t *testing.T) {
-	finished := []Range{{12, 14}, {18, 20}}
+	finished := []position.Range{{From: 12, End: 14}, {From: 18, End: 20}}
 	for target, want := range map[seq.Offset][2]int64{
 		10: {4, 0}, 5: {9, 0}, 11: {4, 1}, 13: {3, 2}, 14: {2, 2}, 19: {1, 6}, 30: {0, 16},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -70,27 +71,27 @@ const (
 	naiveAttempted
 )
 
-func (n naive) position(floor seq.Offset) Position {
+func (n naive) position(floor seq.Offset) position.Position {
 	for n[floor] == naiveFinished {
 		floor++
 	}
-	p := Position{Floor: floor}
-	var later []Deferral
+	p := position.Position{Floor: floor}
+	var later []position.Deferral
 	for o := floor; o < floor+100; o++ {
 		switch n[o] {
 		case naiveFinished:
 			if last := len(p.Finished) - 1; last >= 0 && p.Finished[last].End == o {
 				p.Finished[last].End++
 			} else {
-				p.Finished = append(p.Finished, Range{o, o + 1})
+				p.Finished = append(p.Finished, position.Range{From: o, End: o + 1})
 			}
 		case naiveDeferred:
-			later = append(later, Deferral{o, 7, 7, 1})
+			later = append(later, position.Deferral{Offset: o, At: 7, Delay: 7, Attempts: 1})
 		case naiveAttempted:
-			p.Attempted = append(p.Attempted, Attempt{o, 1})
+			p.Attempted = append(p.Attempted, position.Attempt{Offset: o, Attempts: 1})
 		}
 	}
-	p.Deferred = DeferralsOf(later...)
+	p.Deferred = position.DeferralsOf(later...)
 	return p
 }
 
@@ -114,14 +115,14 @@ func TestPositionMatchesList(t *testing.T) {
 				n[o] = naiveFinished
 			}
 			want := n.position(floor)
-			if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b []Attempt) bool { return slices.Equal(a, b) })); diff != "" {
+			if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b []position.Attempt) bool { return slices.Equal(a, b) })); diff != "" {
 				t.Fatalf("after %d: %s", o, diff)
 			}
 			if end := want.Floor + seq.Offset(rng.IntN(40)); want.Reaches(end) == cmp.Equal(want, want.Below(end)) {
 				t.Fatalf("%+v reaches %d: %v", want, end, want.Reaches(end))
 			}
 			data, _ := p.AppendBinary(nil)
-			if err := new(Position).UnmarshalBinary(data); err != nil {
+			if err := new(position.Position).UnmarshalBinary(data); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -46,7 +47,7 @@ func (l *ledger) known(o seq.Offset) bool {
 		return false
 	}
 	_, ok := l.t.index.get(o)
-	return ok || l.t.far.has(o)
+	return ok || l.t.far.Had(o)
 }
 
 // meet starts to track an offset at or above the cursor before the cursor reaches it.
@@ -54,7 +55,7 @@ func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
 	l.recorder.add(o)
 	l.track().tell(o)
-	return l.t.add(o, min(attempts, MaxAttempts))
+	return l.t.add(o, min(attempts, position.MaxAttempts))
 }
 
 // flying returns the slot of an offset that is in flight.
@@ -161,8 +162,8 @@ func (l *ledger) advanceFloor() {
 		l.floor = l.done.NextAbsent(l.floor)
 		l.done.DropBelow(l.floor)
 	}
-	if l.t != nil && l.t.far.n > 0 {
-		l.t.far.met.DropBelow(l.floor)
+	if l.t != nil {
+		l.t.far.Forget(l.floor)
 	}
 	l.cursor = max(l.cursor, l.floor)
 }
@@ -195,12 +196,12 @@ func (l *ledger) skip(end seq.Offset) bool {
 			l.cursor = l.done.NextAbsent(l.cursor)
 			continue
 		}
-		if l.ahead == 0 && (l.t == nil || l.t.far.n == 0) {
+		if l.ahead == 0 && (l.t == nil || l.t.far.Len() == 0) {
 			return true
 		}
 		if _, ok := l.t.index.get(l.cursor); ok {
 			l.ahead--
-		} else if !l.t.far.has(l.cursor) {
+		} else if !l.t.far.Had(l.cursor) {
 			return true
 		}
 		l.cursor++

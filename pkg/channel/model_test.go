@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -145,7 +146,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 		}
 		m.clock++
 		e := m.at[o]
-		e.attempts = min(e.attempts+1, MaxAttempts)
+		e.attempts = min(e.attempts+1, position.MaxAttempts)
 		e.state, e.consumer, e.taken, e.due, e.held, e.known = InFlight, consumer, now, now.Add(timeout), false, nil
 		e.order, e.delivery = m.clock, m.clock
 		out = append(out, Delivery{o, e.attempts})
@@ -348,7 +349,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 			want = append(want, m.at[list[0]].due)
 		}
 	}
-	far := s.t != nil && s.t.far.n > 0 // it may be for what becomes near
+	far := s.t != nil && s.t.far.Len() > 0 // it may be for what becomes near
 	if ok != (len(want) > 0) || ok && !at.Equal(slices.MinFunc(want, time.Time.Compare)) && (!far || at.After(slices.MinFunc(want, time.Time.Compare))) {
 		return fmt.Errorf("next event %v %v, want %v", at, ok, want)
 	}

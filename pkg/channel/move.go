@@ -3,6 +3,7 @@ package channel
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -51,7 +52,7 @@ func Move(s *State, c Copy, now time.Time) {
 		}
 	}
 	m := &s.t.slots[slot]
-	m.attempts = max(m.attempts, min(c.Attempts, MaxAttempts))
+	m.attempts = max(m.attempts, min(c.Attempts, position.MaxAttempts))
 	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 && m.delayed != advanced {
 		s.leave(slot)
 		putOff(s, slot, nanos, addTime(nanos, c.Rest))

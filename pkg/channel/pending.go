@@ -41,11 +41,11 @@ func pendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
 		}
 	}
 	if s.t != nil {
-		s.t.far.each(func(d Deferral) {
+		for d := range s.t.far.All() {
 			if d.Offset < end {
 				list = append(list, Pending{Offset: d.Offset, State: Deferred, Attempts: d.Attempts, Due: s.moment(d.At)})
 			}
-		})
+		}
 	}
 	slices.SortFunc(list, func(a, b Pending) int { return cmp.Compare(a.Offset, b.Offset) })
 	return list, true

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -49,7 +50,7 @@ func (r *Recorder) stop() {
 
 // Position returns the position of the state and starts recording changes if it has at least
 // least entries; with fewer, Changes returns false. now and wall are as in State.Position.
-func (r *Recorder) Position(now time.Time, wall int64, least int) Position {
+func (r *Recorder) Position(now time.Time, wall int64, least int) position.Position {
 	p := r.state.Position(now, wall)
 	r.stop()
 	if n := p.Len(); n >= least {
@@ -64,40 +65,40 @@ func (r *Recorder) Notes() bool { return r.noting }
 // Changes returns the changes since the last call of Position or Changes, in time proportional
 // to them. It returns false if they are unknown or not smaller than the whole position, for
 // example after a wall clock change.
-func (r *Recorder) Changes(now time.Time, wall int64) (Change, bool) {
+func (r *Recorder) Changes(now time.Time, wall int64) (position.Change, bool) {
 	if r.state.align(now, wall) {
 		r.stop()
 	}
 	if !r.noting {
-		return Change{}, false
+		return position.Change{}, false
 	}
 	s, noted := r.state, r.offsets
 	r.offsets = noted[:0]
 	if s.t != nil {
-		r.limit = max(r.limit, s.t.index.used+s.t.far.n)
+		r.limit = max(r.limit, s.t.index.used+s.t.far.Len())
 	}
 	slices.Sort(noted)
-	c := Change{Position: Position{Floor: s.floor}}
+	c := position.Change{Position: position.Position{Floor: s.floor}}
 	w := describer{r: r, into: &c}
 	if s.t != nil {
-		w.far.f = &s.t.far
+		w.far = s.t.far.Reader()
 	}
 	for _, o := range slices.Compact(noted) {
 		if o >= s.floor {
 			w.describe(o)
 		}
 	}
-	c.Deferred = w.deferred.set()
-	c.absorb() // a held message may be at the floor
+	c.Deferred = w.deferred.Set()
+	c.Absorb() // a held message may be at the floor
 	return c, true
 }
 
 // describer records the state of offsets, in order, in a change.
 type describer struct {
 	r        *Recorder
-	into     *Change
-	far      farReader
-	deferred packer
+	into     *position.Change
+	far      position.QueueReader
+	deferred position.Packer
 }
 
 // describe adds an offset at or above the floor to the change, after the others.
@@ -105,9 +106,9 @@ func (w *describer) describe(o seq.Offset) {
 	l, c, into := w.r.state, w.into, &w.into.Unmarked
 	if l.done.Contains(o) {
 		into = &c.Finished
-	} else if d, ok := w.far.find(o); ok {
+	} else if d, ok := w.far.Find(o); ok {
 		d.At, d.Delay = l.onWall(d.At), max(1, d.Delay)
-		w.deferred.add(d)
+		w.deferred.Add(d)
 		return
 	} else if slot, ok := l.slotOf(o); ok {
 		m := &l.t.slots[slot]
@@ -115,13 +116,13 @@ func (w *describer) describe(o seq.Offset) {
 		case m.place == held:
 			into = &c.Finished
 		case m.place == deferred:
-			w.deferred.add(deferralOf(l, m))
+			w.deferred.Add(deferralOf(l, m))
 			return
 		case m.attempts > 0:
-			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})
+			c.Attempted = append(c.Attempted, position.Attempt{Offset: o, Attempts: m.attempts})
 			return
 		case m.delayed == advanced:
-			w.deferred.add(Deferral{Offset: o})
+			w.deferred.Add(position.Deferral{Offset: o})
 			return
 		}
 	}
@@ -129,5 +130,5 @@ func (w *describer) describe(o seq.Offset) {
 		(*into)[n-1].End++
 		return
 	}
-	*into = append(*into, Range{o, o + 1})
+	*into = append(*into, position.Range{From: o, End: o + 1})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -83,7 +84,7 @@ func (r Retries) SetPolicy(p policy.Policy) {
 	if was.MaxAttempts == p.MaxAttempts || s.t == nil {
 		return
 	}
-	drawWhere(&s.ledger, func(d Deferral) bool { return p.Exhausts(d.Attempts) })
+	drawWhere(&s.ledger, 0, seq.MaxOffset+1, func(d position.Deferral) bool { return p.Exhausts(d.Attempts) })
 	for slot := 1; slot < len(s.t.slots); slot++ {
 		m := &s.t.slots[slot]
 		held := m.place == spent

@@ -4,11 +4,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-// MaxAttempts is where the attempts counter of a message saturates.
-const MaxAttempts = 4000
 
 // Delivery is a message returned by Take.
 type Delivery struct {
@@ -38,12 +36,12 @@ func New(start seq.Offset, ordered bool) *State {
 // Restore returns the state of a checkpoint. Messages that were in flight or ready are ready;
 // deferred ones are due as recorded, and no later than their own delay after now. wall is the
 // wall clock of the checkpoint's creator at now, in ns since 1970.
-func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
+func Restore(p position.Position, ordered bool, now time.Time, wall int64) *State {
 	return restore(New(p.Floor, ordered), p, now, wall)
 }
 
 // restore initializes a new State from a position.
-func restore(s *State, p Position, now time.Time, wall int64) *State {
+func restore(s *State, p position.Position, now time.Time, wall int64) *State {
 	s.align(now, wall)
 	for _, r := range p.Finished {
 		s.done.AddRange(max(r.From, p.Floor), r.End)
@@ -68,7 +66,7 @@ func restore(s *State, p Position, now time.Time, wall int64) *State {
 			taken := int64(subTime(due, int64(d.Delay)))
 			if time.Duration(due-taken) == d.Delay && farEnough(s, s.nanos(now), due) {
 				s.track().tell(d.Offset)
-				s.t.far.add(Deferral{d.Offset, due, d.Delay, min(d.Attempts, MaxAttempts)})
+				s.t.far.Add(position.Deferral{Offset: d.Offset, At: due, Delay: d.Delay, Attempts: min(d.Attempts, position.MaxAttempts)})
 			} else {
 				s.track().intoDeferred(s.meet(d.Offset, d.Attempts), taken, due)
 			}
@@ -79,7 +77,7 @@ func restore(s *State, p Position, now time.Time, wall int64) *State {
 }
 
 // makeRoom reserves memory for the tracked messages of a position.
-func makeRoom(s *State, p *Position, now time.Time, wall int64) {
+func makeRoom(s *State, p *position.Position, now time.Time, wall int64) {
 	n, inOrder, last := 0, true, int64(math.MinInt64)
 	for d := range p.Deferred.All() {
 		if !farEnough(s, s.nanos(now), addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))) {
@@ -118,7 +116,7 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 			owner = s.t.consumerOf(consumer)
 		}
 		m := &s.t.slots[slot]
-		if m.attempts < MaxAttempts {
+		if m.attempts < position.MaxAttempts {
 			m.attempts++
 		}
 		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
@@ -258,7 +256,7 @@ func putOff(s *State, slot int32, now, due int64) {
 		s.ahead--
 	}
 	s.t.remove(slot)
-	s.t.far.add(Deferral{m.offset, due, time.Duration(due - now), m.attempts})
+	s.t.far.Add(position.Deferral{Offset: m.offset, At: due, Delay: time.Duration(due - now), Attempts: m.attempts})
 }
 
 // UndoTake undoes Take for a message that was not sent: it is delivered again before all others and
@@ -354,8 +352,8 @@ func (s *State) NextEvent() (time.Time, bool) {
 	if more {
 		at = min(at, due.at)
 	}
-	if f := &s.t.far; f.n > 0 {
-		at, more = min(at, addTime(f.due, -soonOf(&s.ledger))), true
+	if f := &s.t.far; f.Len() > 0 {
+		at, more = min(at, addTime(f.Due(), -soonOf(&s.ledger))), true
 	}
 	if !some && !more {
 		return time.Time{}, false

@@ -3,6 +3,7 @@ package channel
 import (
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -74,7 +75,7 @@ type tracked struct {
 	spare     []int32          // unused indexes of consumers
 	names     aliases          // of messages in flight
 	lots      lots
-	far       far
+	far       position.DeferralQueue
 	early     seq.Offset // after all messages that were tracked before the cursor reached them
 }
 

@@ -20,7 +20,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 				s.forget(int32(slot))
 			}
 		}
-		s.deferred -= s.t.far.dropBelow(logStart)
+		s.deferred -= s.t.far.DropBelow(logStart)
 	}
 	s.floor = logStart
 	if s.cursor < logStart {

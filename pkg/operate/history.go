@@ -17,6 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -61,9 +62,9 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 	if err != nil {
 		return 0, err
 	}
-	finished := make([]channel.Range, len(a.Saved.Finished))
+	finished := make([]position.Range, len(a.Saved.Finished))
 	for i, r := range a.Saved.Finished {
-		finished[i] = channel.Range{From: r[0], End: r[1]}
+		finished[i] = position.Range{From: r[0], End: r[1]}
 	}
 	// A channel that was created since has begun somewhere behind the target: what is between has no consumer finished.
 	if t := o.Meta.Topic(a.Topic); t == nil || t.Channels[a.Channel] == nil || t.Channels[a.Channel].Version != a.Version {
@@ -71,7 +72,7 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 	}
 	start := part.Log().Start()
 	_, gone := channel.Moved(a.Saved.Floor, finished, start)
-	was := channel.Position{Floor: a.Saved.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
+	was := position.Position{Floor: a.Saved.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
 	to := max(was.Floor, start)
 	if err := topic.Move(c, func(s *channel.State) { channel.Return(s, to, was.Finished, a.Saved.Target) }); err != nil {
 		return 0, err

@@ -3,14 +3,14 @@ package operate
 import (
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // What the deleted channel had finished beyond its position is not redelivered by a restore.
 func TestFinishedMessagesOfARestoreAreCountedApart(t *testing.T) {
-	p := topic.Place{Floor: 10, Target: 4, Finished: []channel.Range{{From: 12, End: 14}}}
+	p := topic.Place{Floor: 10, Target: 4, Finished: []position.Range{{From: 12, End: 14}}}
 	for _, x := range []struct {
 		from, end        seq.Offset
 		finished, others int64

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -39,10 +39,10 @@ func BenchmarkStandbyAdvance(b *testing.B) {
 
 // largePosition returns the position of a channel that has finished every other
 // message.
-func largePosition() channel.Position {
-	var p channel.Position
+func largePosition() position.Position {
+	var p position.Position
 	for o := seq.Offset(1); o < 200_000; o += 2 {
-		p.Finished = append(p.Finished, channel.Range{From: o, End: o + 1})
+		p.Finished = append(p.Finished, position.Range{From: o, End: o + 1})
 	}
 	return p
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/brokerd/brokerd/internal/golden"
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -54,11 +54,11 @@ func sampleSnapshot(n int) Snapshot {
 	for i := range n % 5 {
 		s.Channels = append(s.Channels, Channel{
 			Name: fmt.Sprintf("channel%d", i), Version: uint64(n + i),
-			Position: channel.Position{
+			Position: position.Position{
 				Floor:     at,
-				Finished:  []channel.Range{{From: at + 1, End: at + 5}, {From: at + 9, End: at + 900}},
-				Deferred:  channel.DeferralsOf(channel.Deferral{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Delay: time.Second, Attempts: 3}),
-				Attempted: []channel.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: channel.MaxAttempts}},
+				Finished:  []position.Range{{From: at + 1, End: at + 5}, {From: at + 9, End: at + 900}},
+				Deferred:  position.DeferralsOf(position.Deferral{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Delay: time.Second, Attempts: 3}),
+				Attempted: []position.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: position.MaxAttempts}},
 			},
 		})
 	}
@@ -95,7 +95,7 @@ func TestPositionsShrinkTheFile(t *testing.T) {
 			large.Channels = []Channel{{Name: "c"}}
 		}
 		f := &large.Channels[0].Position.Finished
-		*f = append(*f, channel.Range{From: 10*o + 1, End: 10*o + 3})
+		*f = append(*f, position.Range{From: 10*o + 1, End: 10*o + 3})
 	}
 	for _, s := range []Snapshot{large, large, sampleSnapshot(1), sampleSnapshot(2)} {
 		if err := p.Save(s); err != nil {
@@ -305,7 +305,7 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 
 func TestPositionsFileIsGolden(t *testing.T) {
 	data, err := appendSnapshot(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: new(seq.Offset(300)), Channels: []Channel{
-		{Name: "a", Version: 9, Position: channel.Position{Floor: 20}},
+		{Name: "a", Version: 9, Position: position.Position{Floor: 20}},
 		{Name: "b", Version: 300, Position: sampleSnapshot(1).Channels[0].Position},
 	}})
 	if err != nil {
@@ -317,7 +317,7 @@ func TestPositionsFileIsGolden(t *testing.T) {
 // Channels are found by binary search, so an image with another order must be sorted when it is read.
 func TestDecodedChannelsAreSorted(t *testing.T) {
 	data := told(t, 1, Snapshot{Channels: []Channel{
-		{Name: "c", Position: channel.Position{Floor: 3}}, {Name: "a", Position: channel.Position{Floor: 1}}, {Name: "b", Position: channel.Position{Floor: 2}},
+		{Name: "c", Position: position.Position{Floor: 3}}, {Name: "a", Position: position.Position{Floor: 1}}, {Name: "b", Position: position.Position{Floor: 2}},
 	}})
 	_, snap, err := decodeSnapshot(data)
 	if err != nil {

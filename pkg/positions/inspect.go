@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -91,7 +91,7 @@ func Move(fsys vfs.FS, dir, name string, to seq.Offset) error {
 		return fmt.Errorf("channel %q: %w", name, failure.ChannelNotFound)
 	}
 	snap.Channels[i].Moves++
-	snap.Channels[i].Position = channel.Position{Floor: to}
+	snap.Channels[i].Position = position.Position{Floor: to}
 	return startOver(p, snap)
 }
 

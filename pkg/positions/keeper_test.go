@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -77,8 +77,8 @@ func TestFoldedUpdatesAreFoundAgain(t *testing.T) {
 		for range 30 {
 			floor += seq.Offset(rng.IntN(3))             //nolint:gosec // not negative
 			from := floor + 1 + seq.Offset(rng.IntN(20)) //nolint:gosec // likewise
-			u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Change: channel.Change{
-				Position: channel.Position{Floor: floor, Finished: []channel.Range{{From: from, End: from + 2}}},
+			u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Change: position.Change{
+				Position: position.Position{Floor: floor, Finished: []position.Range{{From: from, End: from + 2}}},
 			}}}}
 			data, err := u.encode()
 			if err != nil {

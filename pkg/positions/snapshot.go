@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -28,7 +28,7 @@ type Channel struct {
 	Name     string
 	Version  uint64 // distinguishes the channel from an earlier one with the same name
 	Moves    uint64 // grows whenever an operator moves the channel, possibly back
-	Position channel.Position
+	Position position.Position
 }
 
 // find returns the index of a channel by name, or where it would be inserted.
@@ -99,7 +99,7 @@ func (s *Snapshot) equal(t *Snapshot) bool {
 	})
 }
 
-func samePosition(a, b *channel.Position) bool {
+func samePosition(a, b *position.Position) bool {
 	return a.Floor == b.Floor && slices.Equal(a.Finished, b.Finished) &&
 		a.Deferred.Equal(b.Deferred) && slices.Equal(a.Attempted, b.Attempted)
 }

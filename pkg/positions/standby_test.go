@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -121,7 +121,7 @@ func TestStandbyDoesNotRewriteWhatItHas(t *testing.T) {
 func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
 	s := mustOpenStandby(t, testFS(t))
 	at := func(floor seq.Offset, moves uint64) Snapshot {
-		return Snapshot{Channels: []Channel{{Name: "c", Version: 1, Moves: moves, Position: channel.Position{Floor: floor}}}}
+		return Snapshot{Channels: []Channel{{Name: "c", Version: 1, Moves: moves, Position: position.Position{Floor: floor}}}}
 	}
 	steps := []struct {
 		name  string
@@ -155,11 +155,11 @@ func TestRepeatedSnapshotUndoesNothing(t *testing.T) {
 }
 
 func TestAdvancesMoveOnlyForward(t *testing.T) {
-	start := Snapshot{Channels: []Channel{{Name: "c", Version: 5, Position: channel.Position{
+	start := Snapshot{Channels: []Channel{{Name: "c", Version: 5, Position: position.Position{
 		Floor:     10,
-		Finished:  []channel.Range{{From: 12, End: 14}},
-		Deferred:  channel.DeferralsOf(channel.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
-		Attempted: []channel.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
+		Finished:  []position.Range{{From: 12, End: 14}},
+		Deferred:  position.DeferralsOf(position.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
+		Attempted: []position.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
 	}}}}
 	tests := []struct {
 		name    string
@@ -262,7 +262,7 @@ func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 		var err error
 		if n%3 == 1 {
 			data, _ := appendSnapshot(nil, uint64(stampOf(epoch, uint32(n))), Snapshot{Channels: []Channel{
-				{Name: "c", Version: 1, Position: channel.Position{Floor: floor, Finished: []channel.Range{{From: 1 << 20, End: 1<<20 + 5}}}},
+				{Name: "c", Version: 1, Position: position.Position{Floor: floor, Finished: []position.Range{{From: 1 << 20, End: 1<<20 + 5}}}},
 			}})
 			err = s.Replace(data)
 		} else {
@@ -489,7 +489,7 @@ func TestRepeatedSnapshotAfterKillUndoesNoAttempts(t *testing.T) {
 	if err := s.Replace(snapshot); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.known.snapshot().Channels[0].Position.Attempted; len(got) != 1 || got[0] != (channel.Attempt{Offset: 3, Attempts: 2}) {
+	if got := s.known.snapshot().Channels[0].Position.Attempted; len(got) != 1 || got[0] != (position.Attempt{Offset: 3, Attempts: 2}) {
 		t.Errorf("%v, want 2 attempts of message 3", got)
 	}
 }
@@ -500,21 +500,21 @@ func TestRepeatedSnapshotAfterKillUndoesNoAttempts(t *testing.T) {
 func TestPositionsBeyondTruncationAreForgotten(t *testing.T) {
 	m := testFS(t)
 	s := mustOpenStandby(t, m)
-	at := func(p channel.Position) Snapshot {
+	at := func(p position.Position) Snapshot {
 		return Snapshot{Channels: []Channel{{Name: "c", Version: 1, Position: p}}}
 	}
-	known := channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 60}}}
+	known := position.Position{Floor: 40, Finished: []position.Range{{From: 45, End: 60}}}
 	if err := s.Replace(told(t, uint64(stampOf(1, 1)), at(known))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Cut(50); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(channel.Position{Floor: 30}))); err != nil {
+	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(position.Position{Floor: 30}))); err != nil {
 		t.Fatal(err)
 	}
 	_, got := mustOpen(t, m)
-	wanted := channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 50}}}
+	wanted := position.Position{Floor: 40, Finished: []position.Range{{From: 45, End: 50}}}
 	if diff := cmp.Diff(wanted, got.Channels[0].Position); diff != "" {
 		t.Error(diff)
 	}
@@ -522,7 +522,7 @@ func TestPositionsBeyondTruncationAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same leader sends it again, in its new session.
-	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(channel.Position{Floor: 25}))); err != nil {
+	if err := s.Replace(told(t, uint64(stampOf(2, 1)), at(position.Position{Floor: 25}))); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Floor(); got != seq.Offset(25) {

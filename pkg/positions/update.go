@@ -9,8 +9,8 @@ import (
 	"github.com/brokerd/brokerd/internal/fields"
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/changes"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -44,7 +44,7 @@ type ChannelChange struct {
 	Name    string
 	Version uint64
 	Moves   uint64
-	Change  channel.Change
+	Change  position.Change
 }
 
 const (
@@ -133,7 +133,7 @@ type mirror struct {
 
 // pendingChanges are changes of one channel between two moves by an operator.
 type pendingChanges struct {
-	channel.Changes
+	position.Changes
 	version, moves uint64
 }
 

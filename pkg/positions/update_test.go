@@ -12,8 +12,8 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -22,10 +22,10 @@ func sampleUpdate() Update {
 	at := seq.Offset(300)
 	return Update{
 		stamp: stampOf(3, 7), Removed: []string{"gone"},
-		Header: Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: &at, Lost: true, Channels: []Channel{{Name: "w", Version: 2, Position: channel.Position{Floor: 9}}}},
-		Changed: []ChannelChange{{Name: "c", Version: 4, Moves: 6, Change: channel.Change{
-			Position: channel.Position{Floor: 20, Attempted: []channel.Attempt{{Offset: 21, Attempts: 2}}},
-			Unmarked: []channel.Range{{From: 22, End: 30}},
+		Header: Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: &at, Lost: true, Channels: []Channel{{Name: "w", Version: 2, Position: position.Position{Floor: 9}}}},
+		Changed: []ChannelChange{{Name: "c", Version: 4, Moves: 6, Change: position.Change{
+			Position: position.Position{Floor: 20, Attempted: []position.Attempt{{Offset: 21, Attempts: 2}}},
+			Unmarked: []position.Range{{From: 22, End: 30}},
 		}}},
 	}
 }
@@ -87,7 +87,7 @@ func TestCorruptChangeIsDistinguishedFromTornTail(t *testing.T) {
 	}
 	var ends []int64
 	for n := seq.Offset(1); n <= 5; n++ {
-		u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Change: channel.Change{Position: channel.Position{Floor: 10 * n}}}}}
+		u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Change: position.Change{Position: position.Position{Floor: 10 * n}}}}}
 		data, err := u.encode()
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestLostSnapshotBelowUpdatesIsDetected(t *testing.T) {
 		s.Channels[0].Moves = moves
 		return s
 	}
-	u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Moves: 1, Change: channel.Change{Position: channel.Position{Floor: 12}}}}}
+	u := Update{Changed: []ChannelChange{{Name: "c", Version: 1, Moves: 1, Change: position.Change{Position: position.Position{Floor: 12}}}}}
 	data, err := u.encode()
 	if err != nil {
 		t.Fatal(err)
@@ -154,8 +154,8 @@ func TestLostSnapshotBelowUpdatesIsDetected(t *testing.T) {
 }
 
 func deferredAt(n uint32, at int64) []byte {
-	u := Update{stamp: stampOf(1, n), Changed: []ChannelChange{{Name: "c", Version: 1, Change: channel.Change{
-		Position: channel.Position{Deferred: channel.DeferralsOf(channel.Deferral{Offset: 5, At: at, Attempts: 1})},
+	u := Update{stamp: stampOf(1, n), Changed: []ChannelChange{{Name: "c", Version: 1, Change: position.Change{
+		Position: position.Position{Deferred: position.DeferralsOf(position.Deferral{Offset: 5, At: at, Attempts: 1})},
 	}}}}
 	data, err := u.encode()
 	if err != nil {
@@ -176,7 +176,7 @@ func TestRepeatedUpdateUndoesNothing(t *testing.T) {
 		if err := s.Update(deferredAt(2, 20)); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.known.snapshot().Channels[0].Position.Deferred; !got.Equal(channel.DeferralsOf(channel.Deferral{Offset: 5, At: 30, Attempts: 1})) {
+		if got := s.known.snapshot().Channels[0].Position.Deferred; !got.Equal(position.DeferralsOf(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 			t.Errorf("deferred %+v, want until 30", got)
 		}
 		m = m.CrashClone(vfs.Crash{})
@@ -208,7 +208,7 @@ func TestSnapshotFollowsAFailedUpdate(t *testing.T) {
 		t.Errorf("%v, snapshot %d: want %d", err, s.files.Number(), number+1)
 	}
 	_, got := mustOpen(t, m.CrashClone(vfs.Crash{}))
-	if d := got.Channels[0].Position.Deferred; !d.Equal(channel.DeferralsOf(channel.Deferral{Offset: 5, At: 30, Attempts: 1})) {
+	if d := got.Channels[0].Position.Deferred; !d.Equal(position.DeferralsOf(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 		t.Errorf("stored %+v", d)
 	}
 }
@@ -237,7 +237,7 @@ func TestUpdateAfterAFailedCheckpointIsNoDamage(t *testing.T) {
 		t.Errorf("an update after a snapshot that was not stored: %v", err)
 	}
 	p, got := mustOpen(t, m.CrashClone(vfs.Crash{KeepPercent: 100}))
-	if p.corrupt || p.Damage() != nil || !slices.Equal(got.Channels[0].Position.Finished, []channel.Range{{From: 9, End: 10}}) {
+	if p.corrupt || p.Damage() != nil || !slices.Equal(got.Channels[0].Position.Finished, []position.Range{{From: 9, End: 10}}) {
 		t.Errorf("rotten %v, damage %v: %+v", p.corrupt, p.Damage(), got)
 	}
 	faulty.Decide(nil)

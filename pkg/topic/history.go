@@ -2,16 +2,17 @@ package topic
 
 import (
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Place is a channel's position in a partition, and the effect of a move to a target.
 type Place struct {
 	Floor       seq.Offset
-	Finished    []channel.Range // beyond the floor
-	Target      seq.Offset      // within the log
-	Redelivered int64           // finished messages that would be delivered again
-	Skipped     int64           // unfinished messages that would not be delivered
+	Finished    []position.Range // beyond the floor
+	Target      seq.Offset       // within the log
+	Redelivered int64            // finished messages that would be delivered again
+	Skipped     int64            // unfinished messages that would not be delivered
 }
 
 // PlaceOf returns the position of a channel and the effect of a move to target; nil means the

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -519,7 +519,7 @@ func TestPositionsBeyondLogAreIgnored(t *testing.T) {
 	s.publish("a")
 	standby := s.nodes[1].standby
 	if err := standby.Replace(told(t, positions.Snapshot{BacklogFrom: 50, Channels: []positions.Channel{
-		{Name: "c", Version: 1, Position: channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 60}}}},
+		{Name: "c", Version: 1, Position: position.Position{Floor: 40, Finished: []position.Range{{From: 45, End: 60}}}},
 	}})); err != nil {
 		t.Fatal(err)
 	}

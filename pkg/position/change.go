@@ -1,6 +1,7 @@
-package channel
+package position
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -53,7 +54,7 @@ func (c *Change) Then(next Change) {
 	c.Deferred = c.Deferred.overlay(next.Deferred, named, floor)
 	c.Attempted = overlay(c.Attempted, next.Attempted, named, floor, func(a Attempt) seq.Offset { return a.Offset })
 	c.Floor = floor
-	c.absorb()
+	c.Absorb()
 }
 
 // offsets returns all offsets that the change names, as ranges that do not touch.
@@ -66,7 +67,7 @@ func (c *Change) offsets() []Range {
 	for _, a := range c.Attempted {
 		all = append(all, Range{a.Offset, a.Offset + 1})
 	}
-	slices.SortFunc(all, func(a, b Range) int { return compare(a.From, b.From) })
+	slices.SortFunc(all, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 	return joined(all)
 }
 

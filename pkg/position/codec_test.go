@@ -1,16 +1,14 @@
-package channel
+package position
 
 import (
 	"bytes"
 	"encoding/hex"
 	"errors"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -123,29 +121,6 @@ func FuzzPositionDecode(f *testing.F) {
 		again, err := p.AppendBinary(nil)
 		if err != nil || !bytes.Equal(again, data) {
 			t.Fatalf("%x is encoded as %x, %v", data, again, err)
-		}
-		now := time.Unix(0, 0)
-		s := Restore(p, false, now, 0)
-		if err := check(s); err != nil {
-			t.Fatal(err)
-		}
-		var deferred []Deferral
-		for d := range p.Deferred.All() {
-			switch {
-			case d.Delay > 0: // it bounds when it is due
-				d.At = min(d.At, int64(d.Delay))
-				d.Delay = subTime(d.At, int64(subTime(d.At, int64(d.Delay))))
-				deferred = append(deferred, d)
-			case d.Attempts == 0: // it was advanced
-				deferred = append(deferred, Deferral{Offset: d.Offset})
-			default: // so are those that were delivered; no encoder writes this form
-				p.Attempted = append(p.Attempted, Attempt{d.Offset, d.Attempts})
-			}
-		}
-		p.Deferred = DeferralsOf(deferred...)
-		slices.SortFunc(p.Attempted, func(a, b Attempt) int { return compare(a.Offset, b.Offset) })
-		if diff := cmp.Diff(p, s.Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatal(diff)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package channel
+package position
 
 import (
 	"bytes"
@@ -13,14 +13,6 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-// first returns the first deferral of a set.
-func first(s DeferralSet) (d Deferral) {
-	for d = range s.All() {
-		break
-	}
-	return d
-}
 
 // someDeferrals returns deferrals at random offsets, some near each other, and at the ends of time.
 func someDeferrals(rng *rand.Rand, n int) map[seq.Offset]Deferral {
@@ -124,12 +116,12 @@ func TestDeferralSetMatchesList(t *testing.T) {
 }
 
 func TestManyDeferralsTakeLittleMemory(t *testing.T) {
-	var k packer
+	var k Packer
 	const n = 100_000
 	rng := testrand.New(t)
 	for o := range seq.Offset(n) {
 		delay := time.Duration(rng.Int64N(int64(30 * 24 * time.Hour)))
-		k.add(Deferral{Offset: o, At: int64(o)*1000 + int64(delay), Delay: delay})
+		k.Add(Deferral{Offset: o, At: int64(o)*1000 + int64(delay), Delay: delay})
 	}
 	bytes := 0
 	for _, p := range k.finish() {
@@ -143,11 +135,11 @@ func TestManyDeferralsTakeLittleMemory(t *testing.T) {
 // TestChangeOfLargeSetCopiesLittle: the finish of one of a million deferred messages is such
 // a change.
 func TestChangeOfLargeSetCopiesLittle(t *testing.T) {
-	var k packer
+	var k Packer
 	for o := range seq.Offset(1_000_000) {
-		k.add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
+		k.Add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
 	}
-	s, o := k.set(), seq.Offset(0)
+	s, o := k.Set(), seq.Offset(0)
 	const times = 500
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -165,11 +157,11 @@ func TestChangeOfLargeSetCopiesLittle(t *testing.T) {
 func TestSmallPagesAreJoined(t *testing.T) {
 	const n = 30_000
 	full := func() DeferralSet {
-		var k packer
+		var k Packer
 		for o := range seq.Offset(n) {
-			k.add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
+			k.Add(Deferral{Offset: o, At: int64(o), Delay: time.Hour})
 		}
-		return k.set()
+		return k.Set()
 	}
 	gone := func(o seq.Offset) bool { return o%500 != 0 }
 	one := full()

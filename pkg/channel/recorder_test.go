@@ -1,83 +1,19 @@
 package channel
 
 import (
-	"bytes"
-	"encoding/hex"
-	"errors"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-func sampleChange() Change {
-	return Change{Position: samplePosition(), Unmarked: []Range{{1009, 1010}, {1020, 1300}}}
-}
-
-const sampleChangeHex = "38" + samplePositionHex + "02" + "0901" + "0a9802"
-
-func TestChangeIsGolden(t *testing.T) {
-	data, err := sampleChange().AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(data); got != sampleChangeHex {
-		t.Errorf("encoded\n%s, want\n%s", got, sampleChangeHex)
-	}
-	var c Change
-	if err := c.UnmarshalBinary(data); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(sampleChange(), c); diff != "" {
-		t.Error(diff)
-	}
-	for n := range data {
-		if err := c.UnmarshalBinary(data[:n]); !errors.Is(err, errInvalid) {
-			t.Errorf("cut to %d bytes: %v", n, err)
-		}
-	}
-}
-
-func TestBadChangesAreRefused(t *testing.T) {
-	for name, c := range map[string]Change{
-		"unmarked and deferred":  {Position{Deferred: DeferralsOf(Deferral{5, 0, 0, 1})}, []Range{{4, 6}}},
-		"unmarked and attempted": {Position{Attempted: []Attempt{{5, 1}}}, []Range{{5, 6}}},
-		"unmarked and finished":  {Position{Finished: []Range{{5, 9}}}, []Range{{2, 6}}},
-		"touching ranges":        {Position{}, []Range{{2, 6}, {6, 7}}},
-	} {
-		data, err := c.AppendBinary(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := new(Change).UnmarshalBinary(data); !errors.Is(err, errInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func FuzzChange(f *testing.F) {
-	data, _ := sampleChange().AppendBinary(nil)
-	f.Add(data)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var c Change
-		if c.UnmarshalBinary(data) != nil {
-			return
-		}
-		if again, _ := c.AppendBinary(nil); !bytes.Equal(again, data) {
-			t.Errorf("%x encodes as %x", data, again)
-		}
-		p := samplePosition()
-		p.Apply(c)
-		encoded, _ := p.AppendBinary(nil)
-		if err := new(Position).UnmarshalBinary(encoded); err != nil {
-			t.Errorf("after %x: %v", data, err)
-		}
-	})
-}
 
 // shuffle makes a random step of a channel's consumers, publishers and operators.
 func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool) {
@@ -152,7 +88,8 @@ func TestChangesAddUpToThePosition(t *testing.T) {
 	for range 30 {
 		s, now, flying := New(5, false), time.Unix(1700000000, 0), map[seq.Offset]bool{}
 		rec := NewRecorder(s)
-		kept, pending := rec.Position(now, now.UnixNano(), 0), Changes{}
+		kept, pending := rec.Position(now, now.UnixNano(), 0), position.Changes{}
+		single := kept
 		for range 2000 {
 			shuffle(r, s, &now, flying)
 			if r.IntN(9) > 0 {
@@ -161,20 +98,26 @@ func TestChangesAddUpToThePosition(t *testing.T) {
 			if c, ok := rec.Changes(now, now.UnixNano()); ok {
 				parts++
 				data, _ := c.AppendBinary(nil)
-				var read Change
+				var read position.Change
 				if err := read.UnmarshalBinary(data); err != nil {
 					t.Fatalf("%+v: %v", c, err)
 				}
 				pending.Add(read)
+				single.Apply(read)
 			} else {
 				wholes++
-				kept, pending = rec.Position(now, now.UnixNano(), 0), Changes{}
+				kept, pending = rec.Position(now, now.UnixNano(), 0), position.Changes{}
+				single = kept
 			}
-			got, layered := kept, pending
-			layered.pile = append([]Change(nil), pending.pile...)
-			layered.ApplyTo(&got)
-			if diff := cmp.Diff(s.Position(now, now.UnixNano()), got); diff != "" {
-				t.Fatalf("the changes add up to another position: %s", diff)
+			want := s.Position(now, now.UnixNano())
+			if diff := cmp.Diff(want, single); diff != "" {
+				t.Fatalf("the changes lead to another position: %s", diff)
+			}
+			if r.IntN(9) > 0 {
+				continue
+			}
+			if pending.ApplyTo(&kept); !cmp.Equal(want, kept) {
+				t.Fatalf("the changes add up to another position: %s", cmp.Diff(want, kept))
 			}
 		}
 	}
@@ -206,4 +149,52 @@ func TestFewChangesOfALargePositionAreSmall(t *testing.T) {
 	if rec.Position(now, now.UnixNano(), 1<<20); rec.Notes() {
 		t.Error("a position with fewer entries than asked for is recorded")
 	}
+}
+
+// FuzzRestore: a restored State has the position that was stored.
+func FuzzRestore(f *testing.F) {
+	data, _ := position.Position{
+		Floor:     1000,
+		Finished:  []position.Range{{From: 1001, End: 1005}, {From: 1300, End: 100_000_000}},
+		Deferred:  position.DeferralsOf(position.Deferral{Offset: 1006, At: time.Unix(1700000000, 5).UnixNano(), Delay: 1000, Attempts: 3}, position.Deferral{Offset: 1008, At: math.MaxInt64, Delay: math.MaxInt64, Attempts: 1}),
+		Attempted: []position.Attempt{{Offset: 1000, Attempts: 1}, {Offset: 1007, Attempts: position.MaxAttempts}},
+	}.AppendBinary(nil)
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var p position.Position
+		if p.UnmarshalBinary(data) != nil {
+			return
+		}
+		now := time.Unix(0, 0)
+		s := Restore(p, false, now, 0)
+		if err := check(s); err != nil {
+			t.Fatal(err)
+		}
+		var deferred []position.Deferral
+		for d := range p.Deferred.All() {
+			switch {
+			case d.Delay > 0: // it bounds when it is due
+				d.At = min(d.At, int64(d.Delay))
+				d.Delay = subTime(d.At, int64(subTime(d.At, int64(d.Delay))))
+				deferred = append(deferred, d)
+			case d.Attempts == 0: // it was advanced
+				deferred = append(deferred, position.Deferral{Offset: d.Offset})
+			default: // so are those that were delivered; no encoder writes this form
+				p.Attempted = append(p.Attempted, position.Attempt{Offset: d.Offset, Attempts: d.Attempts})
+			}
+		}
+		p.Deferred = position.DeferralsOf(deferred...)
+		slices.SortFunc(p.Attempted, func(a, b position.Attempt) int { return int(a.Offset) - int(b.Offset) })
+		if diff := cmp.Diff(p, s.Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// first returns the first deferral of a set.
+func first(s position.DeferralSet) (d position.Deferral) {
+	for d = range s.All() {
+		break
+	}
+	return d
 }
