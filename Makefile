@@ -24,7 +24,7 @@ VERSION  ?=
 STAMP     = $(BUILD).version=$(VERSION) $(BUILD).tag=$(TAG) $(BUILD).commit=$(COMMIT) $(BUILD).date=$(DATE)
 
 # Packages whose code starts no goroutine, and whose tests compute much.
-SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch test/model pkg/seq pkg/channel)
+SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch test/model pkg/seq pkg/channel pkg/position)
 
 # Knobs.
 ARGS     ?=

@@ -29,7 +29,7 @@ var longDocs = map[string]int{
 	"pkg/admin/api": 197, // for programs outside: the types of /v1
 	"pkg/client":    90,  // for programs outside
 	"pkg/meta":      121, // the commands, each a type
-	"pkg/channel":   68,  // queries of a State beyond its 25 methods
+	"pkg/channel":   63,  // queries of a State beyond its 25 methods
 	"pkg/topic":     55,  // likewise of a Partition and a Channel
 	"pkg/operate":   56,  // the requests, each a type
 	"pkg/nsq":       55,  // the codec, in both directions

@@ -28,9 +28,17 @@ type DeferredPage struct {
 	Max   int
 }
 
-// Deferrals returns deferred messages, and their total number in the window. It takes time
+// Deferrals are the deferred messages of a State. It is a view; like the State it is not safe for
+// concurrent use.
+type Deferrals struct{ s *State }
+
+// DeferralsOf returns the view.
+func DeferralsOf(s *State) Deferrals { return Deferrals{s} }
+
+// List returns deferred messages, and their total number in the window. It takes time
 // proportional to the number of tracked messages.
-func Deferrals(s *State, page DeferredPage) (list []Pending, total int) {
+func (l Deferrals) List(page DeferredPage) (list []Pending, total int) {
+	s := l.s
 	eachDeferred(s, func(m *message) {
 		due := s.moment(m.due)
 		if !page.has(due) {
@@ -70,8 +78,9 @@ func earliest(list []Pending, max int) []Pending {
 	return list[:min(len(list), max)]
 }
 
-// DeferredIn returns the offsets of the deferred messages that are due in a window, in order.
-func DeferredIn(s *State, w Window) []seq.Offset {
+// In returns the offsets of the deferred messages that are due in a window, in order.
+func (l Deferrals) In(w Window) []seq.Offset {
+	s := l.s
 	var list []seq.Offset
 	eachDeferred(s, func(m *message) {
 		if w.has(s.moment(m.due)) {
@@ -84,7 +93,8 @@ func DeferredIn(s *State, w Window) []seq.Offset {
 
 // Advance makes deferred messages ready, whatever delay their publishers chose, in the order of the
 // log. It returns those that were deferred.
-func Advance(s *State, offsets []seq.Offset) (done []seq.Offset) {
+func (l Deferrals) Advance(offsets []seq.Offset) (done []seq.Offset) {
+	s := l.s
 	done = eachOf(s, offsets, func(slot int32) {
 		s.fall(slot)
 		s.t.slots[slot].delayed = advanced
@@ -94,8 +104,8 @@ func Advance(s *State, offsets []seq.Offset) (done []seq.Offset) {
 }
 
 // Cancel finishes deferred messages. It returns those that were deferred.
-func Cancel(s *State, offsets []seq.Offset) (done []seq.Offset) {
-	return eachOf(s, offsets, s.finish)
+func (l Deferrals) Cancel(offsets []seq.Offset) (done []seq.Offset) {
+	return eachOf(l.s, offsets, l.s.finish)
 }
 
 // eachOf calls f with the slots of the messages that are deferred, and returns their offsets.
@@ -115,7 +125,21 @@ func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offs
 
 // Advanced reports whether an operator advanced a deferred message that has not been deferred again
 // since.
-func Advanced(s *State, o seq.Offset) bool {
+func (l Deferrals) Advanced(o seq.Offset) bool {
+	s := l.s
 	slot, ok := s.slotOf(o)
 	return ok && s.t.slots[slot].place != deferred && s.t.slots[slot].delayed == advanced
+}
+
+// Until returns until when a message is deferred, and false if it is not.
+func (l Deferrals) Until(o seq.Offset) (time.Time, bool) {
+	s := l.s
+	if d, far := farAt(&s.ledger, o); far {
+		return s.moment(d.At), true
+	}
+	slot, ok := s.slotOf(o)
+	if !ok || s.t.slots[slot].place != deferred {
+		return time.Time{}, false
+	}
+	return s.moment(s.t.slots[slot].due), true
 }

@@ -25,7 +25,7 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 			want = append(want, o)
 		}
 	}
-	if got := DeferredIn(p.s, w); !slices.Equal(got, want) {
+	if got := DeferralsOf(p.s).In(w); !slices.Equal(got, want) {
 		return fmt.Errorf("deferred in the window are %v, want %v", got, want)
 	}
 	offsets := want
@@ -35,11 +35,11 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 	want = slices.DeleteFunc(slices.Clone(offsets), func(o seq.Offset) bool { return !is(o) })
 	advance := rng.IntN(2) == 0
 	p.note("reschedule %v, advance %v", offsets, advance)
-	act := Cancel
+	act := Deferrals.Cancel
 	if advance {
-		act = Advance
+		act = Deferrals.Advance
 	}
-	if got := act(p.s, offsets); !slices.Equal(got, want) {
+	if got := act(DeferralsOf(p.s), offsets); !slices.Equal(got, want) {
 		return fmt.Errorf("rescheduled %v, want %v", got, want)
 	}
 	for _, o := range want {
@@ -52,7 +52,7 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 	}
 	p.m.settle()
 	for o, e := range p.m.at {
-		if got, want := Advanced(p.s, o), e.advanced && e.state != Finished && e.state != Deferred; got != want && e.attempts == 0 {
+		if got, want := DeferralsOf(p.s).Advanced(o), e.advanced && e.state != Finished && e.state != Deferred; got != want && e.attempts == 0 {
 			return fmt.Errorf("%d is advanced: %v, want %v", o, got, want)
 		}
 	}
@@ -66,10 +66,10 @@ func TestDistantOffsetsAreDistinguished(t *testing.T) {
 	for o := range seq.Offset(40) {
 		s.Defer(o*far/2+7, moveTime, time.Minute)
 	}
-	Cancel(s, []seq.Offset{7, 3*far + 7})
+	DeferralsOf(s).Cancel([]seq.Offset{7, 3*far + 7})
 	for o := range seq.Offset(40) {
 		at := o*far/2 + 7
-		if _, deferred := DeferredUntil(s, at); deferred != (at != 7 && at != 3*far+7) {
+		if _, deferred := DeferralsOf(s).Until(at); deferred != (at != 7 && at != 3*far+7) {
 			t.Errorf("%d deferred: %v", at, deferred)
 		}
 	}
@@ -83,7 +83,7 @@ func TestDeferralWithoutDelayIsNotAdvanced(t *testing.T) {
 	s := New(0, false)
 	s.Defer(0, moveTime, 0)
 	p := s.Position(moveTime, moveTime.UnixNano())
-	if s = Restore(p, false, moveTime, moveTime.UnixNano()); Advanced(s, 0) || first(p.Deferred).Delay == 0 {
+	if s = Restore(p, false, moveTime, moveTime.UnixNano()); DeferralsOf(s).Advanced(0) || first(p.Deferred).Delay == 0 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -125,7 +125,7 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 	var got []seq.Offset
 	page := DeferredPage{Window: Window{Until: moveTime.Add(10 * time.Second)}, Max: 4}
 	for len(got) < 20 {
-		list, total := Deferrals(s, page)
+		list, total := DeferralsOf(s).List(page)
 		if total != 10 {
 			t.Fatalf("%d in the window", total)
 		}
@@ -141,7 +141,7 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 	if want := []seq.Offset{n - 1, n, n - 2, n - 3, n - 4, n - 5, n - 6, n - 7, n - 8, n - 9}; !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	if list, total := Deferrals(s, DeferredPage{Window: Window{Since: moveTime.Add(n * time.Second)}, Max: 9}); total != 1 || list[0].Offset != 0 {
+	if list, total := DeferralsOf(s).List(DeferredPage{Window: Window{Since: moveTime.Add(n * time.Second)}, Max: 9}); total != 1 || list[0].Offset != 0 {
 		t.Errorf("%+v, %d", list, total)
 	}
 }
@@ -156,10 +156,10 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	}
 	rec := NewRecorder(s)
 	kept := rec.Position(moveTime, moveTime.UnixNano(), 0)
-	if got := Advance(s, []seq.Offset{2, 2, 1, 9}); !slices.Equal(got, []seq.Offset{2, 1}) {
+	if got := DeferralsOf(s).Advance([]seq.Offset{2, 2, 1, 9}); !slices.Equal(got, []seq.Offset{2, 1}) {
 		t.Errorf("advanced %v", got)
 	}
-	if got := Cancel(s, []seq.Offset{0, 0, 1}); !slices.Equal(got, []seq.Offset{0}) {
+	if got := DeferralsOf(s).Cancel([]seq.Offset{0, 0, 1}); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("cancelled %v", got)
 	}
 	change, ok := rec.Changes(moveTime, moveTime.UnixNano())
@@ -180,10 +180,10 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.UndoTake(1)
-	if !Advanced(s, 1) || !Advanced(s, 2) || Advanced(s, 3) {
+	if !DeferralsOf(s).Advanced(1) || !DeferralsOf(s).Advanced(2) || DeferralsOf(s).Advanced(3) {
 		t.Error("it is not known that they are advanced")
 	}
-	if err := s.Requeue(2, 1, moveTime, time.Minute); err != nil || Advanced(s, 2) {
+	if err := s.Requeue(2, 1, moveTime, time.Minute); err != nil || DeferralsOf(s).Advanced(2) {
 		t.Errorf("advanced though it is deferred again, %v", err)
 	}
 }

@@ -122,12 +122,12 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 	const n = 3000
 	s, delays := deferMany(t, n)
 	for o := range seq.Offset(n) {
-		if at, ok := DeferredUntil(s, o); !ok || !at.Equal(moveTime.Add(delays[o])) {
+		if at, ok := DeferralsOf(s).Until(o); !ok || !at.Equal(moveTime.Add(delays[o])) {
 			t.Fatalf("%d is deferred until %v: %v, want %v", o, at, ok, moveTime.Add(delays[o]))
 		}
 	}
 	far := s.t.far.Len()
-	if list, total := Deferrals(s, DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.Len() != far {
+	if list, total := DeferralsOf(s).List(DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.Len() != far {
 		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.Len(), far)
 	}
 	if list, ok := pendingBelow(s, 100, n); ok || list != nil {
@@ -204,7 +204,7 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 	if s.t.far.Len() != 100 {
 		t.Errorf("%d are packed", s.t.far.Len())
 	}
-	if at, ok := DeferredUntil(s, 7); !ok || !at.Equal(now.Add(24*time.Hour)) {
+	if at, ok := DeferralsOf(s).Until(7); !ok || !at.Equal(now.Add(24*time.Hour)) {
 		t.Errorf("until %v, %v", at, ok)
 	}
 	if state, attempts := s.StateOf(7); state != Deferred || attempts != 1 {

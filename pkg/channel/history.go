@@ -30,17 +30,3 @@ func Return(s *State, floor seq.Offset, finished []position.Range, target seq.Of
 	}
 	s.advanceFloor()
 }
-
-// Moved counts the effect of a move to a target on a channel whose messages below floor and in
-// the ranges are finished: finished messages that would be redelivered, and unfinished ones
-// that would be skipped.
-func Moved(floor seq.Offset, finished []position.Range, target seq.Offset) (redelivered, skipped int64) {
-	redelivered = max(0, int64(floor)-int64(target))
-	skipped = max(0, int64(target)-int64(floor))
-	for _, r := range finished {
-		below := max(0, int64(min(r.End, target))-int64(r.From))
-		skipped -= below
-		redelivered += int64(r.End-r.From) - below
-	}
-	return redelivered, skipped
-}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -56,17 +55,6 @@ func TestUndoIsExact(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("floor %d, moved to %d, finished %v since: delivers %v, want %v", before.Floor, target, since, got, want)
-		}
-	}
-}
-
-func TestMovedCountsMessages(t *testing.T) {
-	finished := []position.Range{{From: 12, End: 14}, {From: 18, End: 20}}
-	for target, want := range map[seq.Offset][2]int64{
-		10: {4, 0}, 5: {9, 0}, 11: {4, 1}, 13: {3, 2}, 14: {2, 2}, 19: {1, 6}, 30: {0, 16},
-	} {
-		if again, skipped := Moved(10, finished, target); again != want[0] || skipped != want[1] {
-			t.Errorf("to %d: %d again, %d skipped; want %v", target, again, skipped, want)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func TestAdvancedMessageStaysReady(t *testing.T) {
 	if err := s.Requeue(0, 1, moveTime, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := Advance(s, []seq.Offset{0}); len(got) != 1 {
+	if got := DeferralsOf(s).Advance([]seq.Offset{0}); len(got) != 1 {
 		t.Fatalf("advanced %v", got)
 	}
 	Move(s, Copy{From: 0, To: 1, Attempts: 1, Rest: time.Hour}, moveTime)

@@ -62,15 +62,3 @@ func pendingOf(s *State, m *message) Pending {
 	}
 	return p
 }
-
-// DeferredUntil returns until when a message is deferred, and false if it is not.
-func DeferredUntil(s *State, o seq.Offset) (time.Time, bool) {
-	if d, far := farAt(&s.ledger, o); far {
-		return s.moment(d.At), true
-	}
-	slot, ok := s.slotOf(o)
-	if !ok || s.t.slots[slot].place != deferred {
-		return time.Time{}, false
-	}
-	return s.moment(s.t.slots[slot].due), true
-}

@@ -64,10 +64,10 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		}
 	case 12:
 		if r.IntN(9) == 0 {
-			Advance(s, DeferredIn(s, Window{Until: now.Add(time.Second)}))
+			DeferralsOf(s).Advance(DeferralsOf(s).In(Window{Until: now.Add(time.Second)}))
 		}
 		if r.IntN(20) == 0 {
-			Cancel(s, DeferredIn(s, Window{Until: now.Add(time.Second)}))
+			DeferralsOf(s).Cancel(DeferralsOf(s).In(Window{Until: now.Add(time.Second)}))
 		}
 		if r.IntN(20) == 0 {
 			s.AdvanceTo(s.Floor() + seq.Offset(r.IntN(3)))

@@ -45,7 +45,7 @@ func TestMessageExpiresOnce(t *testing.T) {
 		if first := r.Outlived(0); first != (i == 0) {
 			t.Errorf("take %d: new is %v", i, first)
 		}
-		if Advanced(s, 0) {
+		if DeferralsOf(s).Advanced(0) {
 			t.Error("advanced")
 		}
 		s.UndoTake(0)

@@ -56,7 +56,7 @@ func List(p *topic.Partition, c *topic.Channel, page channel.DeferredPage) Page 
 	page.Max = min(max(page.Max, 0), MaxPage)
 	var pending []channel.Pending
 	var out Page
-	topic.Look(c, func(s *channel.State) { pending, out.Total = channel.Deferrals(s, page) })
+	topic.Look(c, func(s *channel.State) { pending, out.Total = channel.DeferralsOf(s).List(page) })
 	out.Messages = make([]Message, len(pending))
 	for i, m := range pending {
 		out.Messages[i] = Message{Offset: m.Offset, Due: m.Due, Attempts: m.Attempts, Why: whyOf(m), Bytes: -1}
@@ -126,25 +126,25 @@ type Done struct {
 // Apply changes deferred messages of a channel; with dry it only counts them. After an error, the
 // changes made so far remain and are counted: another call continues with the rest.
 func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb, of Selection, dry bool) (d Done, err error) {
-	act := channel.Cancel
+	act := channel.Deferrals.Cancel
 	switch {
 	case dry:
 		act = deferredOf
 	case verb == Advance:
-		act = channel.Advance
+		act = channel.Deferrals.Advance
 	case verb != Cancel:
 		return d, fmt.Errorf("%w: %q", ErrUnknownVerb, verb)
 	}
 	offsets := of.Offsets
 	if len(offsets) == 0 {
-		topic.Look(c, func(s *channel.State) { offsets = channel.DeferredIn(s, of.Window) })
+		topic.Look(c, func(s *channel.State) { offsets = channel.DeferralsOf(s).In(of.Window) })
 	}
 	for some := range slices.Chunk(offsets, atOnce) {
 		if err := ctx.Err(); err != nil {
 			return d, fmt.Errorf("%s deferred messages: failed after %d: %w", verb, d.Count, context.Cause(ctx))
 		}
 		var done []seq.Offset
-		do := func(s *channel.State) { done = act(s, some) }
+		do := func(s *channel.State) { done = act(channel.DeferralsOf(s), some) }
 		if dry {
 			topic.Look(c, do)
 		} else if err := topic.Change(c, do); err != nil {
@@ -162,9 +162,9 @@ func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb,
 }
 
 // deferredOf returns those of the messages that are deferred.
-func deferredOf(s *channel.State, offsets []seq.Offset) (is []seq.Offset) {
+func deferredOf(d channel.Deferrals, offsets []seq.Offset) (is []seq.Offset) {
 	for _, o := range offsets {
-		if _, ok := channel.DeferredUntil(s, o); ok {
+		if _, ok := d.Until(o); ok {
 			is = append(is, o)
 		}
 	}

@@ -71,8 +71,9 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 		a.Saved.Target = 0
 	}
 	start := part.Log().Start()
-	_, gone := channel.Moved(a.Saved.Floor, finished, start)
-	was := position.Position{Floor: a.Saved.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
+	was := position.Position{Floor: a.Saved.Floor, Finished: finished}
+	_, gone := was.Moved(start)
+	was = was.Below(part.Log().CommittedEnd())
 	to := max(was.Floor, start)
 	if err := topic.Move(c, func(s *channel.State) { channel.Return(s, to, was.Finished, a.Saved.Target) }); err != nil {
 		return 0, err

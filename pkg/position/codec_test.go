@@ -124,3 +124,14 @@ func FuzzPositionDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestMovedCountsMessages(t *testing.T) {
+	p := Position{Floor: 10, Finished: []Range{{12, 14}, {18, 20}}}
+	for target, want := range map[seq.Offset][2]int64{
+		10: {4, 0}, 5: {9, 0}, 11: {4, 1}, 13: {3, 2}, 14: {2, 2}, 19: {1, 6}, 30: {0, 16},
+	} {
+		if again, skipped := p.Moved(target); again != want[0] || skipped != want[1] {
+			t.Errorf("to %d: %d again, %d skipped; want %v", target, again, skipped, want)
+		}
+	}
+}

@@ -160,3 +160,16 @@ func (p Position) Below(end seq.Offset) Position {
 	}
 	return q
 }
+
+// Moved counts the effect of a move of the channel from p to a target: finished messages that would
+// be redelivered, and unfinished ones that would be skipped.
+func (p *Position) Moved(target seq.Offset) (redelivered, skipped int64) {
+	redelivered = max(0, int64(p.Floor)-int64(target))
+	skipped = max(0, int64(target)-int64(p.Floor))
+	for _, r := range p.Finished {
+		below := max(0, int64(min(r.End, target))-int64(r.From))
+		skipped -= below
+		redelivered += int64(r.End-r.From) - below
+	}
+	return redelivered, skipped
+}

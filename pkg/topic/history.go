@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -29,6 +28,7 @@ func PlaceOf(c *Channel, target *seq.Offset) Place {
 		place.Target = *target
 	}
 	place.Target = min(max(place.Target, start), end)
-	place.Redelivered, place.Skipped = channel.Moved(max(p.Floor, start), p.Finished, place.Target)
+	p.Floor = max(p.Floor, start)
+	place.Redelivered, place.Skipped = p.Moved(place.Target)
 	return place
 }

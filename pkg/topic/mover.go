@@ -125,7 +125,7 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 	if delay <= most || most <= 0 || !movable(c) {
 		return moving{}, false
 	}
-	due, deferred := channel.DeferredUntil(c.state, o)
+	due, deferred := channel.DeferralsOf(c.state).Until(o)
 	if least := now.Add(delay); due.Before(least) {
 		due = least // the delay is decided when its attempts are known to other replicas
 	}

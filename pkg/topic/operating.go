@@ -38,6 +38,6 @@ func restOf(c *Channel, b commitlog.Batch, t channel.Delivery, delay time.Durati
 }
 
 func advanced(c *Channel, o seq.Offset) (is bool) {
-	Look(c, func(s *channel.State) { is = channel.Advanced(s, o) })
+	Look(c, func(s *channel.State) { is = channel.DeferralsOf(s).Advanced(o) })
 	return is
 }

@@ -91,7 +91,7 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	tr.Step(&x)
 	c := k.ch
 	c.mu.Lock()
-	due, deferred := channel.DeferredUntil(c.state, o)
+	due, deferred := channel.DeferralsOf(c.state).Until(o)
 	_, attempts := c.state.StateOf(o)
 	backoff := channel.RetriesOf(c.state).Policy().Backoff
 	c.mu.Unlock()

@@ -372,7 +372,7 @@ func (x *work) undone() string {
 	}
 	deferred := map[seq.Offset]bool{}
 	topic.Look(c, func(s *channel.State) {
-		for _, o := range channel.DeferredIn(s, channel.Window{}) {
+		for _, o := range channel.DeferralsOf(s).In(channel.Window{}) {
 			deferred[o] = true
 		}
 	})
