@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -25,6 +25,8 @@ const (
 	goneChannel = "gone"                 // is deleted and restored by itself as well
 	// mostDeletions is how often a channel is deleted: it can be restored a bounded number of times.
 	mostDeletions = 4
+	// trashSettles is how long a deletion whose outcome is unknown may take effect after nodes no longer fail.
+	trashSettles = 10 * time.Second
 )
 
 // trashed is a topic that is deleted and restored while nodes fail, as is one of its channels. Whatever was
@@ -32,13 +34,15 @@ const (
 type trashed struct {
 	w *world
 
-	mu        sync.Mutex // guards what follows
-	sent      int
-	acked     []int
-	got       map[string]map[string]bool // messages, by channel
-	forgiven  int                        // the channel that is deleted by itself need not get those below
-	deletions int
-	restored  chan struct{} // closed when the operator has restored everything for good
+	mu       sync.Mutex // guards what follows
+	sent     int
+	acked    []int
+	got      map[string]map[string]bool // messages, by channel
+	forgiven int                        // the channel that is deleted by itself need not get those below
+
+	deletions int              // by the operator, who alone uses it and what follows
+	version   meta.Incarnation // of the channel that gets everything; 0: unknown
+	restored  chan struct{}    // closed when the operator has restored everything for good
 }
 
 // newTrashed creates the topic, or returns nil if the plan has none.
@@ -170,6 +174,7 @@ func (x *trashed) operate(rnd *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
+			time.Sleep(trashSettles)
 			x.w.await(toRecover, trashTopic+" is restored", func() string { return x.change(rnd, false) })
 			return
 		case <-time.After(time.Duration(rnd.Int64N(int64(trashPause)))):
@@ -203,8 +208,11 @@ func (x *trashed) change(rnd *rand.Rand, deletes bool) string {
 		_, err := b.Directory.Trash().Restore(ctx, meta.RestoreTopic{Name: trashTopic})
 		x.w.trace.Add("restore %s at %s: %v", trashTopic, l.m.host, err)
 		return "the topic"
-	case t.Channels[goneChannel] == nil || x.isOwed(state, t):
+	case x.isOwed(t.Channels[goneChannel]):
 		return x.restoreChannel(ctx, l)
+	}
+	x.version = t.Channels[goneChannel].Version
+	switch {
 	case !deletes:
 	case rnd.IntN(2) == 0:
 		x.w.trace.Add("delete %s at %s: %v", trashTopic, l.m.host, l.deleteTopic(trashTopic))
@@ -216,14 +224,10 @@ func (x *trashed) change(rnd *rand.Rand, deletes bool) string {
 	return ""
 }
 
-// isOwed reports whether the channel exists and has not been moved to all that was saved when one was deleted.
-func (*trashed) isOwed(state *meta.State, t *meta.Topic) bool {
-	for _, v := range meta.HistoryOf(state).Of(t, goneChannel) {
-		if v.Verb == operate.SavedDelete && v.Version != t.Channels[goneChannel].Version {
-			return true
-		}
-	}
-	return false
+// isOwed reports whether the channel does not exist, or is another one, which a consumer has created and which does
+// not get what was published for the one before.
+func (x *trashed) isOwed(ch *meta.Channel) bool {
+	return ch == nil || x.version != 0 && ch.Version != x.version && !slices.Contains(ch.Former, x.version)
 }
 
 // restoreChannel restores the deleted channel. If no position was saved because no leader answered, a new channel
@@ -232,11 +236,11 @@ func (x *trashed) restoreChannel(ctx context.Context, l *life) string {
 	b := l.broker.Load()
 	_, err := b.Contents.RestoreChannel(ctx, trashTopic, goneChannel, true)
 	x.w.trace.Add("restore %s of %s at %s: %v", goneChannel, trashTopic, l.m.host, err)
-	if errors.Is(err, failure.NothingToUndo) {
+	if errors.Is(err, failure.NothingToUndo) || errors.Is(err, failure.ChannelThere) { // a consumer was first
 		err = b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: trashTopic, Channel: goneChannel})
 		x.w.trace.Add("create %s of %s again: %v", goneChannel, trashTopic, err)
 		x.mu.Lock()
-		x.forgiven = x.sent
+		x.forgiven, x.version = x.sent, 0
 		x.mu.Unlock()
 	}
 	return "the channel"
