@@ -112,7 +112,7 @@ unit:
 	$(GO) test ./...
 
 race: ## all Go tests, with the race detector where there is more than one goroutine
-	$(GO) test -race -vet off -timeout 10m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
+	@GO=$(GO) test/race.sh $(CACHE)/again.txt $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
 	$(GO) test -vet off $(SEQUENTIAL)
 	$(GO) test -run Address ./pkg/cluster
 	cd tools/loadgen && $(GO) test -race ./...

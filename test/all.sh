@@ -88,6 +88,7 @@ printf '\n%-14s %-8s %s\n' STEP RESULT SECONDS
 for i in "${!names[@]}"; do
 	printf '%-14s %-8s %d\n' "${names[i]}" "${results[i]}" "${seconds[i]}"
 done
+[[ ! -s .cache/again.txt ]] || { echo 'passed only when tested once more:' && cat .cache/again.txt; }
 if ((failed)); then
 	printf 'FAILED after %d s\n' "$SECONDS"
 else
