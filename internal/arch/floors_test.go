@@ -75,7 +75,7 @@ var floors = map[string]int{
 	"pkg/cluster/formation":  3, // formation and membership
 	"pkg/forward":            3, // calls between nodes on behalf of clients
 	"pkg/relay":              3, // consumers of partitions that other nodes lead
-	"pkg/deferral":           3, // operators' changes of deferred messages
+	"pkg/deferral":           3, // operators' requests about deferred messages
 	"pkg/deadletter":         3, // disposes of exhausted and expired messages
 	"pkg/removal":            3, // removes data of deleted topics
 

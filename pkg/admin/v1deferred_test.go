@@ -12,7 +12,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -21,36 +20,36 @@ type fakeDeferrals struct{ f *fake }
 
 var fakeDue = time.Date(2026, 11, 25, 9, 0, 0, 5, time.UTC)
 
-func (d fakeDeferrals) List(_ context.Context, l operate.ListDeferred) (operate.DeferredList, error) {
+func (d fakeDeferrals) List(_ context.Context, l deferral.Query) (deferral.Found, error) {
 	if l.Until.Before(fakeDue) && !l.Until.IsZero() {
-		return operate.DeferredList{}, nil
+		return deferral.Found{}, nil
 	}
-	all := []operate.DeferredMessage{
+	all := []deferral.Located{
 		{Partition: 1, Message: deferral.Message{Offset: 7, Due: fakeDue, Attempts: 2, Why: deferral.Requeued, Bytes: 3}},
 		{Partition: 0, Message: deferral.Message{Offset: 9, Due: fakeDue.Add(time.Second), Why: deferral.Published, Bytes: -1}},
 	}
 	if l.After != nil {
-		if *l.After != (operate.DeferredPlace{Due: time.Unix(0, fakeDue.UnixNano()), Partition: 1, Offset: 7}) {
-			return operate.DeferredList{}, errors.New("another place")
+		if *l.After != (deferral.Place{Due: time.Unix(0, fakeDue.UnixNano()), Partition: 1, Offset: 7}) {
+			return deferral.Found{}, errors.New("another place")
 		}
 		all = all[1:]
 	}
-	return operate.DeferredList{Messages: all[:min(len(all), l.Max)], Total: 2}, nil
+	return deferral.Found{Messages: all[:min(len(all), l.Max)], Total: 2}, nil
 }
 
-func (d fakeDeferrals) Reschedule(_ context.Context, r operate.Reschedule) ([]operate.Rescheduled, error) {
+func (d fakeDeferrals) Reschedule(_ context.Context, r deferral.Change) ([]deferral.Changed, error) {
 	if !r.DryRun {
 		if err := d.f.onChannel(string(r.Verb), r.Topic, r.Channel); err != nil {
 			return nil, err
 		}
 	}
 	if r.Named == nil {
-		return []operate.Rescheduled{{Partition: 0, Done: deferral.Done{Count: 5}}}, nil
+		return []deferral.Changed{{Partition: 0, Done: deferral.Done{Count: 5}}}, nil
 	}
-	var out []operate.Rescheduled
+	var out []deferral.Changed
 	for p, named := range r.Named {
 		missed := slices.DeleteFunc(slices.Clone(named), func(o seq.Offset) bool { return o == 7 })
-		out = append(out, operate.Rescheduled{Partition: p, Done: deferral.Done{Count: len(named) - len(missed), Missed: missed}})
+		out = append(out, deferral.Changed{Partition: p, Done: deferral.Done{Count: len(named) - len(missed), Missed: missed}})
 	}
 	return out, nil
 }

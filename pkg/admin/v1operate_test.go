@@ -11,7 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func TestOperatorReadsMatchGoldens(t *testing.T) {
@@ -92,7 +91,7 @@ func TestOperatorRefusalsHaveCodes(t *testing.T) {
 		status int
 		code   failure.Code
 	}{
-		{&controller.DrainError{Node: "n1", Troubles: []operate.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
+		{&controller.DrainError{Node: "n1", Troubles: []controller.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
 		{fmt.Errorf("node n9: %w", failure.NodeNotFound), 404, "not_found"},
 		{fmt.Errorf("n2: %w", failure.NoSetAside), 404, "not_found"},
 		{failure.NoLoss, 409, "precondition_failed"},

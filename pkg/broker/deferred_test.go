@@ -55,15 +55,15 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 			return channel.Window{Until: time.Now().Add(time.Duration(minutes) * time.Minute)}
 		}
 		var order []string
-		var after *operate.DeferredPlace
+		var after *deferral.Place
 		for {
-			page, err := operate.Deferrals{Node: l.at("n3").Node}.List(ctx, operate.ListDeferred{Topic: "t", Channel: "c", Window: until(45), After: after, Max: 2})
+			page, err := operate.Deferrals{Node: l.at("n3").Node}.List(ctx, deferral.Query{Topic: "t", Channel: "c", Window: until(45), After: after, Max: 2})
 			if err != nil || page.Total != 5 {
 				t.Fatalf("%+v, %v", page, err)
 			}
 			for _, m := range page.Messages {
 				order = append(order, fmt.Sprintf("%d %s %d %d", m.Offset, m.Why, m.Attempts, m.Bytes))
-				after = &operate.DeferredPlace{Due: m.Due, Partition: m.Partition, Offset: m.Offset}
+				after = &deferral.Place{Due: m.Due, Partition: m.Partition, Offset: m.Offset}
 			}
 			if len(page.Messages) < 2 {
 				break
@@ -72,9 +72,9 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 		if want := []string{"0 requeued 1 3", "2 published 0 5", "3 published 0 5", "1 published 0 5", "4 published 0 5"}; !slices.Equal(order, want) {
 			t.Errorf("%q", order)
 		}
-		change := func(at meta.NodeID, verb deferral.Verb, dry bool, w channel.Window, named ...seq.Offset) operate.Rescheduled {
+		change := func(at meta.NodeID, verb deferral.Verb, dry bool, w channel.Window, named ...seq.Offset) deferral.Changed {
 			t.Helper()
-			r := operate.Reschedule{Topic: "t", Channel: "c", Verb: verb, Window: w, DryRun: dry}
+			r := deferral.Change{Topic: "t", Channel: "c", Verb: verb, Window: w, DryRun: dry}
 			if named != nil {
 				r.Named = map[int][]seq.Offset{0: named}
 			}
@@ -120,12 +120,12 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 			t.Errorf("the other channel: %+v", s.Counts)
 		}
 		for _, bad := range []struct {
-			r    operate.Reschedule
+			r    deferral.Change
 			want error
 		}{
-			{operate.Reschedule{Topic: "t", Channel: "none", Verb: deferral.Cancel}, failure.ChannelNotFound},
-			{operate.Reschedule{Topic: "none", Channel: "c", Verb: deferral.Cancel}, failure.TopicNotFound},
-			{operate.Reschedule{Topic: "t", Channel: "c", Verb: "hasten"}, deferral.ErrUnknownVerb},
+			{deferral.Change{Topic: "t", Channel: "none", Verb: deferral.Cancel}, failure.ChannelNotFound},
+			{deferral.Change{Topic: "none", Channel: "c", Verb: deferral.Cancel}, failure.TopicNotFound},
+			{deferral.Change{Topic: "t", Channel: "c", Verb: "hasten"}, deferral.ErrUnknownVerb},
 		} {
 			if _, err := (operate.Deferrals{Node: l.leader("t", 0).Node}).Reschedule(ctx, bad.r); !errors.Is(err, bad.want) {
 				t.Errorf("%+v: %v", bad.r, err)
@@ -133,7 +133,7 @@ func TestDeferredMessagesAreCancelledAndAdvancedDurably(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := (operate.Deferrals{Node: l.leader("t", 0).Node}).Reschedule(gone, operate.Reschedule{Topic: "t", Channel: "c", Verb: deferral.Cancel}); err == nil {
+		if _, err := (operate.Deferrals{Node: l.leader("t", 0).Node}).Reschedule(gone, deferral.Change{Topic: "t", Channel: "c", Verb: deferral.Cancel}); err == nil {
 			t.Error("went on for a caller that is gone")
 		}
 	})
@@ -167,7 +167,7 @@ func TestBulkActsOnDeferredMessagesAffectNoOthers(t *testing.T) {
 	flush()
 	named := func(verb deferral.Verb, offsets ...seq.Offset) {
 		t.Helper()
-		r := operate.Reschedule{Topic: "t", Channel: "c", Verb: verb, Named: map[int][]seq.Offset{0: offsets}}
+		r := deferral.Change{Topic: "t", Channel: "c", Verb: verb, Named: map[int][]seq.Offset{0: offsets}}
 		if done, err := (operate.Deferrals{Node: l.at("n2").Node}).Reschedule(ctx, r); err != nil || done[0].Count != len(offsets) {
 			t.Fatalf("%+v, %v", done, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/flow"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // Three nodes lead one partition each, and all of them get messages. Every node reports
@@ -34,7 +33,7 @@ func TestRatesAndStallsCoverTheCluster(t *testing.T) {
 				t.Errorf("what consumers do makes the cluster %+v", h)
 			}
 			for _, r := range h.Reasons {
-				if r.Code == operate.FlowStalled && r.Count == 1 {
+				if r.Code == "channel_stalled" && r.Count == 1 {
 					return r.What
 				}
 			}

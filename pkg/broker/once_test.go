@@ -14,7 +14,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -115,7 +114,7 @@ func TestFullTopicRefusesOrDropsOldest(t *testing.T) {
 		}
 		s := n.Node.TopicStats("t", "", false)[0]
 		reported := func(code string) bool {
-			return slices.ContainsFunc(operate.BoundReasons(n.Host.Topics.Hosted(), time.Now()), func(r health.Reason) bool { return r.Code == code })
+			return slices.ContainsFunc(n.bounds(), func(r health.Reason) bool { return r.Code == code })
 		}
 		full := reported("topics_full")
 		if files := n.Host.Lookup("t").Led(0).Part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
@@ -149,7 +148,7 @@ func TestHealthNamesFullTopicsThatKeepFinishedMessages(t *testing.T) {
 		for i := 0; err == nil && i < 100; i++ {
 			err = n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}).Err
 		}
-		why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now())
+		why := n.bounds()
 		if len(why) != 1 || why[0].Code != "topics_full" || strings.HasSuffix(why[0].What, "shorten the retention or the dedup window of t") != want {
 			t.Errorf("kept for %v: the health has %v after %v", retention, why, err)
 		}
@@ -223,14 +222,20 @@ func TestUnfinishedMessagesBeyondRetentionAreReported(t *testing.T) {
 	if s := n.Node.TopicStats("archive", "", false)[0]; s.Dropped != 0 {
 		t.Errorf("%d messages of a topic without channels count as unfinished", s.Dropped)
 	}
-	now := time.Now()
-	why := operate.BoundReasons(n.Host.Topics.Hosted(), now)
+	why := n.bounds()
 	if len(why) != 1 || why[0].Code != "unfinished_dropped" || why[0].Count != 1 || !strings.Contains(why[0].What, "read") {
 		t.Errorf("the health has %v", why)
 	}
-	if why := operate.BoundReasons(n.Host.Topics.Hosted(), now.Add(time.Hour)); len(why) != 0 {
-		t.Errorf("an hour later the health has %v", why)
+	if n.Host.Lookup("read").Disk.Dropping(time.Now().Add(time.Hour)) {
+		t.Error("an hour later the topic still counts as one that drops messages")
 	}
+}
+
+// bounds returns what the health of a node says about bounds that its topics have reached.
+func (n *node) bounds() []health.Reason {
+	return slices.DeleteFunc(n.Node.Health().Reasons, func(r health.Reason) bool {
+		return r.Code != "topics_full" && r.Code != "unfinished_dropped" && r.Code != "dedup_window_short"
+	})
 }
 
 func TestHealthReportsForgottenIDs(t *testing.T) {
@@ -244,7 +249,7 @@ func TestHealthReportsForgottenIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now()); len(why) > 0 {
+		if why := n.bounds(); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
 		}
 		if err := h.Offer(lp, topic.Offered{Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, Done: func(topic.Receipt) {}}); err != nil {
@@ -252,7 +257,7 @@ func TestHealthReportsForgottenIDs(t *testing.T) {
 		}
 	}
 	eventually(t, func() bool {
-		why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now())
+		why := n.bounds()
 		return len(why) == 1 && why[0].Code == "dedup_window_short"
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func TestDrainIsRefusedIfNoOtherNodeCanLead(t *testing.T) {
@@ -46,7 +45,7 @@ func TestDrainIsRefusedIfNoOtherNodeCanLead(t *testing.T) {
 	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", api.DrainNode{Force: true}), b.Operator.DrainNode(ctx, "n2", api.DrainNode{})); err != nil {
 		t.Fatal(err)
 	}
-	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
+	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
 	d, err := b.Operator.DescribeNode(ctx, "n1")
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
@@ -139,7 +138,7 @@ func TestHealthListsWorstReasonFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(true, false, "nodes_draining")
-	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
+	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
 	expect(false, true, "drain_stuck", "nodes_draining")
 	c.troubles = nil
 	l.kill("n3")

@@ -28,7 +28,7 @@ import (
 type council struct {
 	store    *raftstore.Store
 	config   raftstore.Configuration
-	troubles []operate.Trouble
+	troubles []controller.Trouble
 	silent   map[meta.NodeID]bool
 	removed  []meta.NodeID
 	moved    int
@@ -312,7 +312,7 @@ func TestPartitionIsDescribedWithItsCopies(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a", "b")
-	c.troubles = []operate.Trouble{
+	c.troubles = []controller.Trouble{
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
 	}
@@ -507,7 +507,7 @@ func TestRequestFindsNextLeader(t *testing.T) {
 	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
-		timer := time.NewTimer(operate.AskPause / 2)
+		timer := time.NewTimer(50 * time.Millisecond) // between the first try and the second
 		<-timer.C
 		l.failOver("n1")
 	}()

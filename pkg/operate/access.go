@@ -86,7 +86,7 @@ func unapplied(ctx context.Context, o *Node, index uint64) []meta.NodeID {
 		for id := range askAll(ctx, o, askApplied, nodes, func(meta.NodeID) appliedArgs { return appliedArgs{index} }) {
 			applied[id] = true
 		}
-		if len(late()) > 0 && !beat.Pause(ctx, AskPause) {
+		if len(late()) > 0 && !beat.Pause(ctx, askPause) {
 			break
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // reports.
 func TestPartialChangeIsUncertain(t *testing.T) {
 	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", failure.Unreachable, failure.NotLeading)} {
-		err := partly(deferral.Cancel, 3, cause)
+		err := (&deferral.Change{Verb: deferral.Cancel}).Partly(3, cause)
 		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, failure.Unreachable) {
 			t.Errorf("%v: %v", cause, fate.Of(err))
 		}

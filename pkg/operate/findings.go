@@ -89,7 +89,7 @@ func noteAgreement(f *health.Findings, c raftstore.Configuration, up func(meta.N
 }
 
 // noteStuck adds what the controller cannot do.
-func noteStuck(f *health.Findings, troubles []Trouble) {
+func noteStuck(f *health.Findings, troubles []controller.Trouble) {
 	for _, t := range troubles {
 		name := fmt.Sprintf("%s/%d", t.Topic, t.Partition)
 		switch t.Kind {
@@ -125,7 +125,7 @@ func (o *Operator) ClusterHealth(ctx context.Context) health.Report {
 	s := o.node.Meta.View()
 	f := health.NewFindings()
 	noteMetadata(f, s)
-	noteStuck(f, o.node.troubles(ctx, func(Trouble) bool { return true }))
+	noteStuck(f, o.node.troubles(ctx, func(controller.Trouble) bool { return true }))
 	nodes := o.node.present()
 	answers := askAll(ctx, o.node, askHealth, nodes, func(meta.NodeID) forward.Nothing { return forward.Nothing{} })
 	noteAgreement(f, o.node.members(), func(id meta.NodeID) bool { _, ok := answers[id]; return ok })

@@ -44,7 +44,7 @@ func TestHealthSumsLeadersReportsOfAChannel(t *testing.T) {
 	if r := h.Reasons[0]; r.Code != flowGrowing || r.Count != 1 || !strings.HasSuffix(r.What, ": t/grown (18000 ready, 100/s in, 0/s out)") {
 		t.Errorf("%+v", r)
 	}
-	if r := h.Reasons[1]; r.Code != FlowStalled || r.Count != 1 || !strings.HasSuffix(r.What, ": t/stalled (7 ready, 12m)") {
+	if r := h.Reasons[1]; r.Code != flowStalled || r.Count != 1 || !strings.HasSuffix(r.What, ": t/stalled (7 ready, 12m)") {
 		t.Errorf("%+v", r)
 	}
 }

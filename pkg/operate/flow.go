@@ -16,7 +16,7 @@ import (
 
 // Codes of health about channels.
 const (
-	FlowStalled = "channel_stalled"
+	flowStalled = "channel_stalled"
 	flowGrowing = "channel_growing"
 )
 
@@ -48,7 +48,7 @@ func noteFlow(f *health.Findings, byNode map[meta.NodeID][]flow.Suspect) {
 	for _, s := range flow.Merge(all) {
 		switch {
 		case s.Stalled > 0:
-			f.Add(FlowStalled, fmt.Sprintf("channels finished no message of a partition for %s or more although messages wait, see brokerctl channel explain",
+			f.Add(flowStalled, fmt.Sprintf("channels finished no message of a partition for %s or more although messages wait, see brokerctl channel explain",
 				units.FormatDuration(flow.StallAfter)), fmt.Sprintf("%s (%d ready, %s)", s.Name, s.Depth, units.FormatDuration(s.Stalled.Round(time.Second))))
 		case s.Rates.Grows(s.Depth):
 			f.Add(flowGrowing, fmt.Sprintf("channels with %d messages or more have been growing for %s, see brokerctl channel lag",

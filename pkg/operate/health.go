@@ -42,7 +42,7 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
 			"consumers requeue messages immediately, more than %d times per second: %s", channel.SpinRate, health.Names(names))})
 	}
-	h.Reasons = append(h.Reasons, BoundReasons(o.host.Topics.Hosted(), now)...)
+	h.Reasons = append(h.Reasons, boundReasons(o.host.Topics.Hosted(), now)...)
 	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })
 	for _, r := range failingReasons(o.host.Topics.Hosted(), o.Letters) {
 		h.Reasons = append(h.Reasons, r)
@@ -173,10 +173,10 @@ func fullest(h *host.Topic) (names []string) {
 	return names
 }
 
-// BoundReasons reports partitions that refuse messages because they are full, topics that drop
+// boundReasons reports partitions that refuse messages because they are full, topics that drop
 // unfinished messages, and partitions that received so many dedup ids that some were dropped within
 // their window.
-func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
+func boundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
 	var full, keeping, dropping, short []string
 	for _, h := range topics {
 		if h.Disk.Full(now) {

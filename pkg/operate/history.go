@@ -22,8 +22,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// ErrNotForward refuses a move that would go backwards. It is marked fate.Refused.
-var ErrNotForward = fate.Refuse("the channel is already past that offset")
+// errNotForward refuses a move that would go backwards. It is marked fate.Refused.
+var errNotForward = fate.Refuse("the channel is already past that offset")
 
 // placeArgs asks the leader of a partition where a channel is and what a move of it would do.
 type placeArgs struct {
@@ -108,7 +108,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 			return err
 		}
 		if m.forward && p.Target < p.Floor {
-			return fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Floor, ErrNotForward)
+			return fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Floor, errNotForward)
 		}
 		s := meta.SavedPartition{Partition: i, Floor: p.Floor, Target: p.Target}
 		for _, r := range p.Finished {

@@ -47,10 +47,10 @@ const (
 	askTimeout = 2 * time.Second
 	// askTogether is how many questions are open at a time.
 	askTogether = 32
-	// askAgain is how often a request is repeated at a partition's new leader, and AskPause the
+	// askAgain is how often a request is repeated at a partition's new leader, and askPause the
 	// delay in between.
 	askAgain = 5
-	AskPause = 100 * time.Millisecond
+	askPause = 100 * time.Millisecond
 )
 
 // Operator carries out cluster-wide requests on any node: it changes the metadata and calls the
@@ -135,7 +135,7 @@ func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic st
 	var reply R
 	var err error
 	for try := range askAgain {
-		if try > 0 && !beat.Pause(ctx, AskPause) {
+		if try > 0 && !beat.Pause(ctx, askPause) {
 			return reply, err
 		}
 		var leader meta.NodeID

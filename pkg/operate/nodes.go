@@ -158,7 +158,7 @@ func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func
 		if f() {
 			return true
 		}
-		again := time.NewTimer(AskPause)
+		again := time.NewTimer(askPause)
 		select {
 		case <-next:
 		case <-again.C: // the checked state may also change without a signal
@@ -175,7 +175,7 @@ func removable(s *meta.State, n *meta.Node) bool {
 	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
 }
 
-var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node, _ context.Context, _ forward.Nothing) ([]Trouble, error) {
+var askTroubles = question[forward.Nothing, []controller.Trouble]{"troubles", func(o *Node, _ context.Context, _ forward.Nothing) ([]controller.Trouble, error) {
 	if o.Agreement == nil {
 		return nil, nil
 	}
@@ -188,7 +188,7 @@ var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node,
 
 // troubles returns what the controller cannot do, for the partitions that f chooses. Without a
 // controller there are none.
-func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
+func (o *Node) troubles(ctx context.Context, f func(controller.Trouble) bool) []controller.Trouble {
 	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
 	if errors.Is(err, failure.NotController) {
 		leader, ok := o.Meta.Leader()
@@ -202,7 +202,7 @@ func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return !f(t) })
+	return slices.DeleteFunc(slices.Clone(all), func(t controller.Trouble) bool { return !f(t) })
 }
 
 // DescribeNode describes a node.
@@ -244,7 +244,7 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (api.NodeDe
 		o.node.progress(ctx, s, moving, &out.Left)
 	}
 	if n.Intent != meta.IntentNone {
-		out.Troubles = apiTroubles(o.node.troubles(ctx, func(t Trouble) bool {
+		out.Troubles = apiTroubles(o.node.troubles(ctx, func(t controller.Trouble) bool {
 			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p api.NodePartition) bool {
 				return p.Topic == t.Topic && p.Partition == t.Partition
 			})
@@ -270,7 +270,7 @@ var troubleWords = map[string]string{
 	"min_isr": "the in-sync replicas would fall below min_isr",
 }
 
-func apiTroubles(all []Trouble) []api.Trouble {
+func apiTroubles(all []controller.Trouble) []api.Trouble {
 	out := make([]api.Trouble, 0, len(all))
 	for _, t := range all {
 		what := troubleWords[string(t.Kind)]

@@ -15,9 +15,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Trouble is something that the controller should do and cannot.
-type Trouble = controller.Trouble
-
 // partitionAt names a partition.
 type partitionAt struct {
 	Topic     string `json:"topic"`
@@ -177,7 +174,7 @@ func (o *Operator) transfer(ctx context.Context, topic string, i int, to meta.No
 		case try == askAgain-1:
 			return fmt.Errorf("transfer leadership of %s/%d: %w", topic, i, err)
 		}
-		if !beat.Pause(ctx, AskPause) {
+		if !beat.Pause(ctx, askPause) {
 			return err
 		}
 	}

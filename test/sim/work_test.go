@@ -235,7 +235,7 @@ func (x *work) reschedule(l *life, j *job) {
 	x.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	all, err := operate.Deferrals{Node: l.broker.Load().Node}.Reschedule(ctx, operate.Reschedule{
+	all, err := operate.Deferrals{Node: l.broker.Load().Node}.Reschedule(ctx, deferral.Change{
 		Topic: workTopic, Channel: laterChannel, Verb: j.verb, Named: map[int][]seq.Offset{0: {j.offset}},
 	})
 	l.mu.RLock()

@@ -14,14 +14,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Deferrals are the deferred messages of channels: an operate.Deferrals.
 type Deferrals interface {
-	List(ctx context.Context, l operate.ListDeferred) (operate.DeferredList, error)
-	Reschedule(ctx context.Context, r operate.Reschedule) ([]operate.Rescheduled, error)
+	List(ctx context.Context, l deferral.Query) (deferral.Found, error)
+	Reschedule(ctx context.Context, r deferral.Change) ([]deferral.Changed, error)
 }
 
 // deferredAPI is the deferred messages of channels.
@@ -40,7 +39,7 @@ func (v deferredAPI) route(t *API) {
 // list returns a page of deferred messages.
 func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, error) {
 	q := r.URL.Query()
-	req := operate.ListDeferred{Topic: t.Name, Channel: name, Max: 100}
+	req := deferral.Query{Topic: t.Name, Channel: name, Max: 100}
 	var err error
 	if req.Max, err = numberIn(q, req.Max, 0); err != nil {
 		return answer{}, err
@@ -77,7 +76,7 @@ func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, 
 }
 
 // deferredPlace parses the position at which a page continues.
-func deferredPlace(text string) (*operate.DeferredPlace, error) {
+func deferredPlace(text string) (*deferral.Place, error) {
 	parts := strings.Split(text, ".")
 	bad := api.Errorf(failure.Invalid, "next %q was not returned for this request", text)
 	if len(parts) != 3 {
@@ -89,7 +88,7 @@ func deferredPlace(text string) (*operate.DeferredPlace, error) {
 	if errors.Join(err, err2, err3) != nil || offset > uint64(seq.MaxOffset) {
 		return nil, bad
 	}
-	return &operate.DeferredPlace{Due: time.Unix(0, due), Partition: int(partition), Offset: seq.Offset(offset)}, nil
+	return &deferral.Place{Due: time.Unix(0, due), Partition: int(partition), Offset: seq.Offset(offset)}, nil
 }
 
 // reschedule cancels or advances deferred messages.
@@ -100,7 +99,7 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 			return answer{}, err
 		}
 		web.ActOf(r.Context()).DryRun = req.DryRun
-		change := operate.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
+		change := deferral.Change{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
 		windowed := req.Since != nil || req.Until != nil
 		switch {
 		case len(req.IDs) > deferral.MaxNamed:
