@@ -129,6 +129,7 @@ var floors = map[string]int{
 	"internal/hugepage":  0, // moves the heap of brokerd
 	"internal/turn":      0, // likewise
 	"internal/words":     0, // also for pkg
+	"internal/buffer":    0, // also for pkg
 	"internal/build":     0, // for both programs
 	"internal/complaint": 0, // also for pkg
 	"internal/certtest":  0, // certificates for tests
@@ -158,6 +159,7 @@ var floors = map[string]int{
 // sameFloor lists the deliberate imports within one floor.
 var sameFloor = map[[2]string]string{
 	{"pkg/vfs", "pkg/fate"}:                        "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "internal/buffer"}:                 "a Reader takes its buffers from a pool",
 	{"pkg/nsq", "pkg/seq"}:                         "the wire spells message ids",
 	{"pkg/sampling", "pkg/seq"}:                    "a rule names message ids",
 	{"pkg/trace", "pkg/record"}:                    "what is kept of a message is read off it",

@@ -6,6 +6,8 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+
+	"github.com/brokerd/brokerd/internal/buffer"
 )
 
 // readAll reads commands and their bodies, and renders them.
@@ -42,8 +44,8 @@ func FuzzCommandReader(f *testing.F) {
 	f.Add([]byte("FIN \n123456789abcdef\nTOUCH 0123456789abcdef\r\nREQ "), true)
 	f.Add([]byte("SUB  \r\n\nMPUB x y z u v w\n\xff\xff\xff\xff"), false)
 	f.Fuzz(func(t *testing.T, in []byte, raw bool) {
-		whole := NewReader(bytes.NewReader(in), new(Buffers))
-		drops := NewReader(iotest.OneByteReader(bytes.NewReader(in)), new(Buffers))
+		whole := NewReader(bytes.NewReader(in), new(buffer.Pool))
+		drops := NewReader(iotest.OneByteReader(bytes.NewReader(in)), new(buffer.Pool))
 		a, errA := readAll(whole, raw)
 		b, errB := readAll(drops, raw)
 		if errors.Is(errA, io.EOF) != errors.Is(errB, io.EOF) || len(a) != len(b) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
@@ -61,7 +62,7 @@ func checkMPUB(t *testing.T, in []byte, l MPUBLimits, src io.Reader) {
 	t.Helper()
 	plain := bytes.NewReader(in)
 	want, length, wantErr := naiveMPUB(plain, l)
-	r := NewReader(src, new(Buffers))
+	r := NewReader(src, new(buffer.Pool))
 	defer r.Release()
 	var got []string
 	batch, err := r.ReadMPUB(l)
@@ -149,7 +150,7 @@ func TestTruncatedBatchNamesPosition(t *testing.T) {
 		8: "E_BAD_MESSAGE MPUB failed to read message body", 9: "E_BAD_MESSAGE MPUB failed to read message body",
 		10: "E_BAD_MESSAGE MPUB failed to read message(1) body size", 14: "E_BAD_MESSAGE MPUB failed to read message body",
 	} {
-		r := NewReader(strings.NewReader(whole[:cut]), new(Buffers))
+		r := NewReader(strings.NewReader(whole[:cut]), new(buffer.Pool))
 		_, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100})
 		if err == nil || err.Error() != want {
 			t.Errorf("cut at %d: %v, want %s", cut, err, want)
@@ -160,7 +161,7 @@ func TestTruncatedBatchNamesPosition(t *testing.T) {
 // An error of the source is not a refusal of its input.
 func TestSourceErrorEndsBatch(t *testing.T) {
 	broken := errors.New("broken")
-	r := NewReader(io.MultiReader(strings.NewReader("\x00\x00\x00\x01"), iotest.ErrReader(broken)), new(Buffers))
+	r := NewReader(io.MultiReader(strings.NewReader("\x00\x00\x00\x01"), iotest.ErrReader(broken)), new(buffer.Pool))
 	if _, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
@@ -168,7 +169,7 @@ func TestSourceErrorEndsBatch(t *testing.T) {
 
 func TestBatchAllocatesWhatArrives(t *testing.T) {
 	in := append([]byte("\x00\x00\x00\x01\x3f\xff\xff\x00"), make([]byte, 100<<10)...)
-	r := NewReader(bytes.NewReader(in), new(Buffers))
+	r := NewReader(bytes.NewReader(in), new(buffer.Pool))
 	if _, err := r.ReadMPUB(MPUBLimits{Message: 1 << 30, Body: 1 << 30}); err == nil {
 		t.Fatal("a batch that has not come is taken")
 	}
@@ -186,7 +187,7 @@ func TestEmptyMessageIsRefusedAtOnce(t *testing.T) {
 		"\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
 	} {
 		src := io.MultiReader(iotest.OneByteReader(strings.NewReader(sent)), iotest.ErrReader(waits))
-		_, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 10, Body: 100})
+		_, err := NewReader(src, new(buffer.Pool)).ReadMPUB(MPUBLimits{Message: 10, Body: 100})
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != failure.BadMessage {
 			t.Errorf("%q: %v", sent, err)
 		}
@@ -198,7 +199,7 @@ func TestTooLargeBatchIsRefusedAtOnce(t *testing.T) {
 	waits := errors.New("the client waits for an answer")
 	for size, want := range map[byte]string{47: waits.Error(), 48: "E_BAD_BODY MPUB body too big 101 > 100"} {
 		src := io.MultiReader(strings.NewReader("\x00\x00\x00\x0a\x00\x00\x00"+string(rune(size))), iotest.ErrReader(waits))
-		if _, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 60, Body: 100}); err == nil || err.Error() != want {
+		if _, err := NewReader(src, new(buffer.Pool)).ReadMPUB(MPUBLimits{Message: 60, Body: 100}); err == nil || err.Error() != want {
 			t.Errorf("%d bytes and 9 messages: %v, want %s", size, err, want)
 		}
 	}

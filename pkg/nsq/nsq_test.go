@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
@@ -120,7 +121,7 @@ func words(c *Command) []string {
 func TestReaderReadsCommands(t *testing.T) {
 	const in = "NOP\nPUB t\r\n\x00\x00\x00\x03a\nbRDY\nRDY \nFIN 0123456789abcdef\nREQ 0123456789abcdef 10\n\nSUB  c d e f g\nx\r\r\n"
 	for _, src := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in)), iotest.DataErrReader(strings.NewReader(in))} {
-		r := NewReader(src, new(Buffers))
+		r := NewReader(src, new(buffer.Pool))
 		var got [][]string
 		for {
 			var c Command
@@ -167,7 +168,7 @@ func TestReaderReadsCommands(t *testing.T) {
 func TestReaderReadsRawIDsByLength(t *testing.T) {
 	const id = "\n \x00\r\n56789abcde\n"
 	in := "FIN " + id + "\nNOP\nREQ " + id + " 10 x\nTOUCH " + id + "\r\nREX 1\nFIN 0123456789abcdefg\n"
-	r := NewReader(iotest.OneByteReader(strings.NewReader(in)), new(Buffers))
+	r := NewReader(iotest.OneByteReader(strings.NewReader(in)), new(buffer.Pool))
 	r.SetRawIDs(true)
 	var got [][]string
 	for {
@@ -195,7 +196,7 @@ func TestReaderLineLimit(t *testing.T) {
 		want error
 	}{{MaxLine - 1, nil}, {MaxLine, ErrLineTooLong}, {10 * MaxLine, ErrLineTooLong}} {
 		var c Command
-		r := NewReader(strings.NewReader(strings.Repeat("x", tt.n)+"\n"), new(Buffers))
+		r := NewReader(strings.NewReader(strings.Repeat("x", tt.n)+"\n"), new(buffer.Pool))
 		if err := r.Next(&c); !errors.Is(err, tt.want) {
 			t.Errorf("line of %d bytes: %v", tt.n, err)
 		}
@@ -208,15 +209,15 @@ func TestReaderReportsEndOfSource(t *testing.T) {
 		want error
 	}{{"", io.EOF}, {"PU", io.ErrUnexpectedEOF}} {
 		var c Command
-		if err := NewReader(strings.NewReader(tt.in), new(Buffers)).Next(&c); !errors.Is(err, tt.want) {
+		if err := NewReader(strings.NewReader(tt.in), new(buffer.Pool)).Next(&c); !errors.Is(err, tt.want) {
 			t.Errorf("%q: %v", tt.in, err)
 		}
 	}
-	r := NewReader(strings.NewReader("\x00"), new(Buffers))
+	r := NewReader(strings.NewReader("\x00"), new(buffer.Pool))
 	if _, err := r.ReadSize(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	r = NewReader(strings.NewReader("abc"), new(Buffers))
+	r = NewReader(strings.NewReader("abc"), new(buffer.Pool))
 	if _, err := r.ReadBody(4); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
@@ -235,7 +236,7 @@ func (r *meanReader) Read(p []byte) (int, error) {
 }
 
 func TestReaderAllocatesWhatArrives(t *testing.T) {
-	r := NewReader(&meanReader{left: 100 << 10}, new(Buffers))
+	r := NewReader(&meanReader{left: 100 << 10}, new(buffer.Pool))
 	if _, err := r.ReadBody(1 << 30); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
@@ -248,7 +249,7 @@ func TestReaderReadsLongBodies(t *testing.T) {
 	for _, n := range []int{1, minRead, minRead + 1, maxRead, 1 << 20, 5<<20 + 3} {
 		body := bytes.Repeat([]byte("0123456789abcdef\n"), n/17+1)[:n]
 		in := append(append([]byte("PUB t\n"), body...), "NOP\n"...)
-		r := NewReader(iotest.HalfReader(bytes.NewReader(in)), new(Buffers))
+		r := NewReader(iotest.HalfReader(bytes.NewReader(in)), new(buffer.Pool))
 		var c Command
 		for range 1 {
 			if err := r.Next(&c); err != nil {
@@ -284,7 +285,7 @@ func TestSplitMPUB(t *testing.T) {
 		{"\x00\x00\x00\x01\x00\x00\x00\x05a", nil, "E_BAD_MESSAGE MPUB failed to read message body"},
 	} {
 		var got []string
-		batch, err := NewReader(strings.NewReader(tt.in), new(Buffers)).ReadMPUB(MPUBLimits{Message: 8, Body: 100})
+		batch, err := NewReader(strings.NewReader(tt.in), new(buffer.Pool)).ReadMPUB(MPUBLimits{Message: 8, Body: 100})
 		batch.Each(func(m []byte) { got = append(got, string(m)) })
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err {
@@ -431,7 +432,7 @@ func TestReaderSkipsBodyOverBudget(t *testing.T) {
 		in := append(append([]byte("PUB t\n"), body...), "NOP\n"...)
 		for _, src := range []io.Reader{bytes.NewReader(in), iotest.HalfReader(bytes.NewReader(in))} {
 			p := &tightMemory{left: memory, t: t}
-			r := NewReader(src, new(Buffers))
+			r := NewReader(src, new(buffer.Pool))
 			r.SetMemory(p)
 			var c Command
 			if err := r.Next(&c); err != nil {
@@ -455,7 +456,7 @@ func TestReaderSkipsBodyOverBudget(t *testing.T) {
 func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
 	p := &tightMemory{t: t}
 	in := strings.Repeat("NOP\n", 100<<10)
-	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(Buffers))
+	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(buffer.Pool))
 	r.SetMemory(p)
 	var c Command
 	for range 100 << 10 {
@@ -475,7 +476,7 @@ func TestReaderChargesOnlyLargeBuffers(t *testing.T) {
 	const memory = 1 << 20
 	p := &tightMemory{left: memory, t: t}
 	src, feed := io.Pipe()
-	r := NewReader(src, new(Buffers))
+	r := NewReader(src, new(buffer.Pool))
 	r.SetMemory(p)
 	lines := []byte(strings.Repeat("NOP\n", 64<<10))
 	go func() {
@@ -516,7 +517,7 @@ func TestReaderSkipsMPUBOverBudget(t *testing.T) {
 			in := append(append([]byte("MPUB t\n\x00\x00\x00\x01"), body...), "NOP\n"...)
 			for name, src := range map[string]io.Reader{"whole": bytes.NewReader(in), "halves": iotest.HalfReader(bytes.NewReader(in)), "bytes": iotest.OneByteReader(bytes.NewReader(in))} {
 				p := &tightMemory{left: memory, t: t}
-				r := NewReader(src, new(Buffers))
+				r := NewReader(src, new(buffer.Pool))
 				r.SetMemory(p)
 				var c Command
 				if err := r.Next(&c); err != nil {

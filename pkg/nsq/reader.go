@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -54,7 +55,7 @@ var (
 // released at the next command.
 type Reader struct {
 	src     io.Reader
-	buffers *Buffers
+	buffers *buffer.Pool
 	memory  Memory
 	bufp    *[]byte // backs buf; nil before the first read
 	buf     []byte
@@ -67,7 +68,7 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of src that uses pooled buffers.
-func NewReader(src io.Reader, buffers *Buffers) *Reader {
+func NewReader(src io.Reader, buffers *buffer.Pool) *Reader {
 	return &Reader{src: src, buffers: buffers, memory: unlimitedMemory{}, want: minRead}
 }
 
@@ -264,7 +265,7 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 
 // newBody returns a buffer for a body after the Memory has reserved its memory.
 func (r *Reader) newBody(n int) (*[]byte, error) {
-	if err := r.memory.Take(BufferCap(n)); err != nil {
+	if err := r.memory.Take(buffer.Cap(n)); err != nil {
 		return nil, err
 	}
 	return r.buffers.Get(n), nil
@@ -344,7 +345,7 @@ func charged(size int) int { return max(size-freeRead, 0) }
 
 // pay reserves the additional memory of a larger buffer of at least size bytes.
 func (r *Reader) pay(size int) bool {
-	more := charged(BufferCap(size)) - charged(len(r.buf))
+	more := charged(buffer.Cap(size)) - charged(len(r.buf))
 	return more <= 0 || r.memory.Try(more)
 }
 

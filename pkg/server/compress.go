@@ -6,7 +6,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/klauspost/compress/flate"
 
-	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/internal/buffer"
 )
 
 // gathering keeps what a compressor writes in pieces until it is sent in one. Some clients, such as
@@ -14,7 +14,7 @@ import (
 // decompressed.
 type gathering struct {
 	to      io.Writer
-	buffers *nsq.Buffers
+	buffers *buffer.Pool
 	buf     *[]byte // borrowed; nil: nothing is kept
 }
 
@@ -45,7 +45,7 @@ type compressor interface {
 }
 
 // compressed returns a compressor around a stream, and a function that flushes it with one write.
-func compressed(to io.Writer, buffers *nsq.Buffers, around func(io.Writer) (compressor, error)) (compressor, func() error, error) {
+func compressed(to io.Writer, buffers *buffer.Pool, around func(io.Writer) (compressor, error)) (compressor, func() error, error) {
 	g := &gathering{to: to, buffers: buffers}
 	c, err := around(g)
 	if err != nil {

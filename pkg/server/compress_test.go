@@ -9,7 +9,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/klauspost/compress/flate"
 
-	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/internal/buffer"
 )
 
 // writes counts the writes to a buffer.
@@ -40,7 +40,7 @@ func TestCompressorWritesOncePerFlush(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var to writes
-			w, flush, err := compressed(&to, new(nsq.Buffers), c.around)
+			w, flush, err := compressed(&to, new(buffer.Pool), c.around)
 			if err != nil {
 				t.Fatal(err)
 			}

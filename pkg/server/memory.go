@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -48,7 +49,7 @@ const (
 // outputCost is the memory that an output buffer of a size costs. A compressor keeps as much again
 // until it is sent.
 func outputCost(size int, compressed bool) int {
-	cost := max(nsq.BufferCap(size)-freeOutput, 0)
+	cost := max(buffer.Cap(size)-freeOutput, 0)
 	if compressed {
 		return 2 * cost
 	}

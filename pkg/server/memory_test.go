@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -77,7 +78,7 @@ func TestEachMessageOfMPUBIsCharged(t *testing.T) {
 		w.expect("OK")
 		held := seen.Load()
 		least := int64(messages * (5 + messageBytes))
-		most := int64(messages*messageBytes + nsq.BufferCap(messages*5+4) + 64<<10) // a list that had grown would have spare capacity
+		most := int64(messages*messageBytes + buffer.Cap(messages*5+4) + 64<<10) // a list that had grown would have spare capacity
 		if held < least || held > most {
 			t.Errorf("%d bytes are held for %d messages, want %d to %d", held, messages, least, most)
 		}

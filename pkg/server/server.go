@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -25,7 +26,7 @@ type Server struct {
 	limits       nsq.Limits
 	broker       Broker
 	log          *slog.Logger
-	buffers      nsq.Buffers
+	buffers      buffer.Pool
 	answers      *sync.Pool
 	counters     counters
 	complaints   complaint.Book // complaints about clients

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -334,7 +335,7 @@ func (w *writer) reserve() {
 func (w *writer) grow(need int) bool {
 	size := max(need, min(w.limit, 4*cap(w.buf)))
 	cost := min(outputCost(size, w.flush != nil), w.memory.Most()) // a message that never fits is sent alone
-	if more := max(cost-w.memory.Held(), 0); !w.memory.Try(more) && nsq.BufferCap(size) > smallOutput {
+	if more := max(cost-w.memory.Held(), 0); !w.memory.Try(more) && buffer.Cap(size) > smallOutput {
 		w.wanted = cost
 		return false
 	}

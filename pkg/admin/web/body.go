@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/buffer"
 	"github.com/brokerd/brokerd/pkg/limit"
-	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 const (
@@ -34,7 +34,7 @@ var (
 // Bodies lends the buffers that bodies are read into, out of a budget.
 type Bodies struct {
 	memory  *limit.Memory
-	buffers nsq.Buffers
+	buffers buffer.Pool
 }
 
 // NewBodies returns Bodies that are paid for from memory; nil: from no budget.
@@ -63,7 +63,7 @@ func (b *Body) Release() {
 // grow replaces the buffer of the body by one of at least n bytes, with its contents, after
 // reserving memory.
 func (b *Body) grow(ctx context.Context, n int) error {
-	if err := b.share.Reserve(ctx, nsq.BufferCap(n)); err != nil {
+	if err := b.share.Reserve(ctx, buffer.Cap(n)); err != nil {
 		return err
 	}
 	buf := b.from.buffers.Get(n)
