@@ -34,7 +34,6 @@ var longDocs = map[string]int{
 	"pkg/nsq":       52,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 	"pkg/forward":   48,  // the calls, each a type
-	"pkg/vfs":       46,  // optional capabilities of a file system beyond FS
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

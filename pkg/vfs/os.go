@@ -199,13 +199,17 @@ func sizeOf(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
+// Allocate allocates n bytes from off for a file that the caller opened itself, and makes it that
+// long if it is shorter. Where it returns errors.ErrUnsupported, the file system cannot.
+func (OS) Allocate(f *os.File, off, n int64) error { return allocate(f, off, n) }
+
 // Preallocate implements File.
 func (f osFile) Preallocate(off, n int64) error { return preallocate(f.File, off, n) }
 
 // preallocate is File.Preallocate. On a file system that cannot allocate it only makes the file longer,
 // and a later write may find no room.
 func preallocate(f *os.File, off, n int64) error {
-	err := Allocate(f, off, n)
+	err := allocate(f, off, n)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return named("fallocate", f, err)
 	}

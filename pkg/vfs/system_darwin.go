@@ -13,7 +13,7 @@ func syncFileSystem(*os.File) error { return errors.ErrUnsupported }
 // reportsFailedWrites is false: no call syncs a whole file system and reports its errors.
 func reportsFailedWrites() bool { return false }
 
-// Allocate returns errors.ErrUnsupported.
-func Allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
+// allocate returns errors.ErrUnsupported.
+func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func dropCache(*os.File, int64, int64) {}

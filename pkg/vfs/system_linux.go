@@ -35,9 +35,8 @@ func atLeast(release string, major, minor int) bool {
 	return m > major || m == major && n >= minor
 }
 
-// Allocate allocates n bytes from off for a file, and makes it that long if it is shorter. Where it
-// returns errors.ErrUnsupported, the file system cannot.
-func Allocate(f *os.File, off, n int64) error {
+// allocate is OS.Allocate.
+func allocate(f *os.File, off, n int64) error {
 	return ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
 }
 

@@ -9,7 +9,7 @@ import (
 
 // allocate allocates size more bytes on disk for the file f, which ends at from.
 func allocate(f *os.File, from, size int64) error {
-	err := vfs.Allocate(f, from, size)
+	err := (vfs.OS{}).Allocate(f, from, size)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return writeZeros(f, from, size)
 	}
