@@ -33,7 +33,6 @@ var longDocs = map[string]int{
 	"pkg/topic":     55,  // likewise of a Partition and a Channel
 	"pkg/nsq":       52,  // the codec, in both directions
 	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
-	"pkg/forward":   48,  // the calls, each a type
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

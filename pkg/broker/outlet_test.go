@@ -241,7 +241,7 @@ func TestLeaderAcceptsNothingAfterRefusal(t *testing.T) {
 	in := m.meta.Topic("t").Incarnation
 	ask := func(round uint64, incarnation meta.Incarnation) error {
 		msg := forward.Publish{Topic: "t", Incarnation: incarnation, Round: round, Messages: []topic.Message{{Body: []byte("x")}}}
-		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{forward.AppendMessages(msg.AppendHead(nil), msg.Messages)})
+		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{msg.Messages.Append(msg.AppendHead(nil))})
 		return forward.FromRemote(err)
 	}
 	resume := b.Host.Lookup("t").Suspend()

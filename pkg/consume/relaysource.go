@@ -98,14 +98,15 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 			fd.fetch(m.MaxBytes, reply)
 		}
 	case forward.KindAnswer:
-		handle, answers, err := forward.DecodeAnswers(payload, nil)
-		key.handle = handle
+		var m forward.Answers
+		err := m.Decode(payload)
+		key.handle = m.Handle
 		fd := s.find(key, &err)
 		if err != nil {
 			reply(nil, err)
 			return
 		}
-		reply([][]byte{fd.answer(answers)}, nil)
+		reply([][]byte{fd.answer(m.All)}, nil)
 	case forward.KindReady:
 		var m forward.Ready
 		err := m.Decode(payload)

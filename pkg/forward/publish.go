@@ -22,10 +22,10 @@ type Publish struct {
 	// Number counts those of a round from 0. After a gap or a not-leader refusal, the
 	// leader refuses the rest of the round, which preserves order.
 	Round, Number uint64
-	Messages      []topic.Message
+	Messages      Messages
 }
 
-// AppendHead appends the part before the messages. Followed by the output of AppendMessages,
+// AppendHead appends the part before the messages. Followed by the output of Messages.Append,
 // perhaps in another buffer, it is the payload.
 func (m *Publish) AppendHead(p []byte) []byte {
 	p = appendString(p, m.Topic)
@@ -35,14 +35,18 @@ func (m *Publish) AppendHead(p []byte) []byte {
 	return binary.AppendUvarint(p, m.Number)
 }
 
+// Messages are the messages of a Publish, encoded apart from its head: they stay the same from one
+// attempt to the next.
+type Messages []topic.Message
+
 // minMessage is the size of a message without a body.
 const minMessage = 3
 
-// MessagesSize returns the size of the output of AppendMessages.
-func MessagesSize(messages []topic.Message) int {
-	n := uvarintSize(len(messages))
-	for i := range messages {
-		m := &messages[i]
+// Size returns how many bytes Append appends.
+func (all Messages) Size() int {
+	n := uvarintSize(len(all))
+	for i := range all {
+		m := &all[i]
 		n += uvarintSize(m.Size()) + m.Size() + 1
 		if m.From != nil {
 			n += uvarintSize(len(m.From.Client)) + len(m.From.Client) + uvarintSize(len(m.From.Node)) + len(m.From.Node)
@@ -53,12 +57,12 @@ func MessagesSize(messages []topic.Message) int {
 
 func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 } //nolint:gosec // a length
 
-// AppendMessages appends the number of messages to p, and each as a record of a log with its
+// Append appends the number of messages to p, and each as a record of a log with its
 // publisher.
-func AppendMessages(p []byte, messages []topic.Message) []byte {
-	p = binary.AppendUvarint(p, uint64(len(messages)))
-	for i := range messages {
-		m := &messages[i]
+func (all Messages) Append(p []byte) []byte {
+	p = binary.AppendUvarint(p, uint64(len(all)))
+	for i := range all {
+		m := &all[i]
 		n := m.Size()
 		p = binary.AppendUvarint(p, uint64(n)) //nolint:gosec // a length
 		p = slices.Grow(p, n+1)[:len(p)+n]
@@ -95,16 +99,16 @@ func (r *reader) publishHead() Publish {
 	}
 }
 
-// DecodeMessages reads the output of AppendMessages. The messages point into it.
-func DecodeMessages(payload []byte) ([]topic.Message, error) {
+// Decode reads the output of Append. The messages point into it.
+func (all *Messages) Decode(payload []byte) error {
 	r := read(payload)
-	m := r.messages()
-	return m, r.End(errMalformed, "messages")
+	*all = r.messages()
+	return r.End(errMalformed, "messages")
 }
 
-func (r *reader) messages() []topic.Message {
+func (r *reader) messages() Messages {
 	n := r.Count(minMessage)
-	messages := make([]topic.Message, 0, n)
+	messages := make(Messages, 0, n)
 	for range n {
 		messages = append(messages, r.message())
 		if r.Err() != nil {

@@ -184,9 +184,6 @@ type Answer struct {
 	Delay time.Duration // of a Requeue
 }
 
-// AppendAnswersHead begins the payload of a KindAnswer call. Answers follow.
-func AppendAnswersHead(p []byte, handle uint64) []byte { return binary.AppendUvarint(p, handle) }
-
 // Append appends one answer to p.
 func (a Answer) Append(p []byte) []byte {
 	p = append(p, byte(a.Verb))
@@ -197,11 +194,31 @@ func (a Answer) Append(p []byte) []byte {
 	return p
 }
 
-// DecodeAnswers reads the payload of a KindAnswer call and appends the answers
-// to out.
-func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, err error) {
+// Answers are the answers of one relayed subscription, in order.
+type Answers struct {
+	Handle uint64
+	All    []Answer
+}
+
+// Append appends the payload of a KindAnswer call to p. Answer.Append adds further answers to it.
+func (m Answers) Append(p []byte) []byte {
+	p = binary.AppendUvarint(p, m.Handle)
+	for _, a := range m.All {
+		p = a.Append(p)
+	}
+	return p
+}
+
+// Decode reads the payload of a KindAnswer call.
+func (m *Answers) Decode(payload []byte) error {
 	r := read(payload)
-	handle = r.Uvarint()
+	*m = Answers{Handle: r.Uvarint(), All: r.answers()}
+	return r.End(errMalformed, "answers")
+}
+
+// answers reads answers to the end of the payload.
+func (r *reader) answers() []Answer {
+	var all []Answer
 	for len(r.Rest) > 0 {
 		a := Answer{Verb: Verb(r.Uint8()), ID: seq.MessageID(r.Uint64())}
 		switch a.Verb {
@@ -211,9 +228,9 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 		default:
 			r.Fail(errors.New("unknown verb"))
 		}
-		out = append(out, a)
+		all = append(all, a)
 	}
-	return handle, out, r.End(errMalformed, "answers")
+	return all
 }
 
 // Refusal is a Finish that the leader refused, and the reason.

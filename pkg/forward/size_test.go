@@ -16,7 +16,7 @@ func TestLargestPublishFitsIntoAFrame(t *testing.T) {
 	rnd := testrand.New(t)
 	near := []int{0, 1, 126, 127, 128, 16382, 16383, 16384, 60000}
 	for range 2000 {
-		var all []topic.Message
+		var all Messages
 		for range 1 + rnd.IntN(20) {
 			m := topic.Message{Body: make([]byte, near[rnd.IntN(len(near))])}
 			if rnd.IntN(2) == 0 {
@@ -36,9 +36,9 @@ func TestLargestPublishFitsIntoAFrame(t *testing.T) {
 			}
 			all = append(all, m)
 		}
-		forwarded := len(AppendMessages(nil, all))
-		if size := MessagesSize(all); size != forwarded {
-			t.Fatalf("%d bytes are appended, MessagesSize says %d", forwarded, size)
+		forwarded := len(all.Append(nil))
+		if size := all.Size(); size != forwarded {
+			t.Fatalf("%d bytes are appended, Size says %d", forwarded, size)
 		}
 		if stored := topic.StoredSize(all); forwarded > stored+stored/(16<<10)+8+140*len(all) {
 			t.Fatalf("%d bytes in a log are %d forwarded", stored, forwarded)

@@ -164,7 +164,8 @@ func (s *queues) withoutPublisher(messages []topic.Message) {
 // it, or nil.
 func (s *queues) send(key queueKey, p *Request, refusal error) error {
 	s.withoutPublisher(p.Messages)
-	size := forward.MessagesSize(p.Messages)
+	messages := forward.Messages(p.Messages)
+	size := messages.Size()
 	if s.bytes.Load()+int64(size) > queuesBytes {
 		return failure.QueueFull
 	}
@@ -175,7 +176,7 @@ func (s *queues) send(key queueKey, p *Request, refusal error) error {
 	x := s.spare.Get().(*queuedPublish)
 	x.share = share
 	x.since, x.done, x.refusal = time.Now(), p.Done, refusal
-	x.messages = forward.AppendMessages(slices.Grow(x.messages[:0], size), p.Messages)
+	x.messages = messages.Append(slices.Grow(x.messages[:0], size))
 	target := s.leader(key)
 	for {
 		o, err := s.queue(key)

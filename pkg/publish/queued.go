@@ -75,7 +75,8 @@ func (x *queuedPublish) append() {
 		x.finishAttempt(topic.Receipt{Err: failure.NotLeading})
 		return
 	}
-	messages, err := forward.DecodeMessages(x.messages)
+	var messages forward.Messages
+	err := messages.Decode(x.messages)
 	if err == nil {
 		if err = failure.DiskFull; s.host.Disk.Reserve(topic.StoredSize(messages)) {
 			err = offer(h, lp, topic.Offered{Messages: messages, Done: x.done})

@@ -70,8 +70,7 @@ type Options struct {
 
 // missed reports messages that are not finished because the leader never received their answers.
 func (o *Options) missed(answers []byte, why error) {
-	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
-	for _, a := range all {
+	for _, a := range decoded(answers) {
 		if a.Verb == forward.Finish {
 			o.Events.Unfinished(a.ID, why)
 		}
@@ -228,8 +227,7 @@ func (r *Relay) End(why error) {
 	if !ok {
 		return
 	}
-	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
-	for _, a := range all {
+	for _, a := range decoded(answers) {
 		if a.Verb != forward.Unseen {
 			seen = append(seen, a.ID)
 		}
@@ -324,10 +322,16 @@ func (r *Relay) expireQueue() {
 	}
 }
 
+// decoded returns the answers in a payload that the relay encoded, or that is empty.
+func decoded(payload []byte) []forward.Answer {
+	var m forward.Answers
+	_ = m.Decode(payload)
+	return m.All
+}
+
 // finishes reports whether a message is finished by encoded answers.
 func finishes(answers []byte, id seq.MessageID) bool {
-	_, all, _ := forward.DecodeAnswers(answers, nil) // encoded by the relay, or empty
-	return slices.Contains(all, forward.Answer{Verb: forward.Finish, ID: id})
+	return slices.Contains(decoded(answers), forward.Answer{Verb: forward.Finish, ID: id})
 }
 
 // Count returns how many messages the client has not answered at now.
@@ -406,7 +410,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 // note adds an answer to those that flush sends. The relay's lock is held.
 func note(r *Relay, a forward.Answer) {
 	if len(r.answers) == 0 {
-		r.answers = forward.AppendAnswersHead(nil, r.Handle)
+		r.answers = forward.Answers{Handle: r.Handle}.Append(nil)
 	}
 	r.answers = a.Append(r.answers)
 }

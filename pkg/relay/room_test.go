@@ -45,8 +45,9 @@ func (l *rich) Go(_ meta.NodeID, kind uint8, payload [][]byte, done func([]byte,
 			reply = forward.AppendDelivery(reply, &d)
 		}
 	case forward.KindAnswer:
-		_, all, _ := forward.DecodeAnswers(payload[0], nil)
-		for _, a := range all {
+		var m forward.Answers
+		_ = m.Decode(payload[0])
+		for _, a := range m.All {
 			if a.Verb == forward.Unseen {
 				l.unseen++
 			}
