@@ -59,8 +59,8 @@ type Traced struct {
 //	+----+-------+-------------+-------------+-------------+
 const tracedLen = len(OK) + 8 + traceIDLen + 8 + 4
 
-// AppendTraced appends the response frame of a Traced to dst.
-func AppendTraced(dst []byte, t Traced) []byte {
+// AppendFrame appends the response frame of the answer to dst.
+func (t *Traced) AppendFrame(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(4+tracedLen))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(FrameResponse))
 	dst = append(dst, OK...)
@@ -97,7 +97,16 @@ const detailsLen = 8 + 4
 
 // Overhead is an upper bound of the size of a message frame with an empty body and a header of n
 // bytes.
-func (f Form) Overhead(n int) int { return MessageOverhead + 1 + headerLengthLen + n + detailsLen }
+func (f Form) Overhead(n int) int { return messageOverhead + 1 + headerLengthLen + n + detailsLen }
+
+// ID reads the id of a message as a consumer of the form received it and sends it back. Every text
+// is an id of the binary form.
+func (f Form) ID(text [seq.HexLen]byte) (seq.WireID, error) {
+	if f.Binary {
+		return seq.WireID(binary.BigEndian.Uint64(text[:])), nil
+	}
+	return seq.ParseID(text[:])
+}
 
 // Extended is a message for consumers that know the extensions.
 type Extended struct {
@@ -132,9 +141,4 @@ func (f Form) AppendExtended(dst []byte, m *Extended) []byte {
 	dst = append(dst, m.Body...)
 	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4)) //nolint:gosec // a frame is smaller
 	return dst
-}
-
-// SplitBinaryID reads an id of the binary form.
-func SplitBinaryID(id [seq.HexLen]byte) (seq.WireID, uint64) {
-	return seq.WireID(binary.BigEndian.Uint64(id[:])), binary.BigEndian.Uint64(id[8:])
 }

@@ -11,13 +11,13 @@ import (
 )
 
 func TestTracedGolden(t *testing.T) {
-	want := Traced{ID: 5, TraceID: 0x1122334455667788, Position: 0x7c, RawSize: 0x23}
-	got := AppendTraced([]byte("x"), want)
+	want := &Traced{ID: 5, TraceID: 0x1122334455667788, Position: 0x7c, RawSize: 0x23}
+	got := want.AppendFrame([]byte("x"))
 	const golden = "x\x00\x00\x00\x22\x00\x00\x00\x00OK\x00\x00\x00\x00\x00\x00\x00\x05\x11\x22\x33\x44\x55\x66\x77\x88\x00\x00\x00\x00\x00\x00\x00\x7c\x00\x00\x00\x23"
 	if string(got) != golden {
 		t.Errorf("\n got %q\nwant %q", got, golden)
 	}
-	if back, ok := parseTraced(got[1+frameHeaderLen:]); !ok || back != want {
+	if back, ok := parseTraced(got[1+frameHeaderLen:]); !ok || back != *want {
 		t.Errorf("read back as %+v, %v", back, ok)
 	}
 	for _, other := range []string{"", OK, "OK" + string(make([]byte, 27)), "NO" + string(make([]byte, 28))} {
@@ -121,7 +121,10 @@ func (f Form) ParseExtended(data []byte) (Extended, error) {
 		return Extended{}, err
 	}
 	m := Extended{Timestamp: plain.Timestamp, Attempts: plain.Attempts, Body: plain.Body}
-	m.ID, m.TraceID = SplitBinaryID(plain.ID)
+	if m.ID, err = f.ID(plain.ID); err != nil {
+		return Extended{}, err
+	}
+	m.TraceID = binary.BigEndian.Uint64(plain.ID[8:])
 	if f.Ext {
 		if m.Header, m.Body, err = splitExt(m.Body); err != nil {
 			return Extended{}, err

@@ -45,27 +45,14 @@ const frameHeaderLen = 8
 //	+--------------+-------------+--------+------+
 const messageHeaderLen = 8 + 2 + seq.HexLen
 
-// MessageOverhead is the size of a message frame with an empty body.
-const MessageOverhead = frameHeaderLen + messageHeaderLen
+// messageOverhead is the size of a message frame with an empty body.
+const messageOverhead = frameHeaderLen + messageHeaderLen
 
 // AppendFrame appends a frame of the data to dst.
 func AppendFrame[D []byte | string](dst []byte, t FrameType, data D) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(data)+4))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(t))
 	return append(dst, data...)
-}
-
-// AppendMessage appends a message frame to dst. The timestamp is in ns since 1970; the id is
-// written as 16 hexadecimal digits.
-func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.WireID, body []byte) []byte {
-	var head [MessageOverhead]byte
-	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(body)))
-	binary.BigEndian.PutUint32(head[4:], uint32(FrameMessage))
-	binary.BigEndian.PutUint64(head[8:], uint64(timestamp))
-	binary.BigEndian.PutUint16(head[16:], attempts)
-	id.PutHex((*[seq.HexLen]byte)(head[18:]))
-	dst = append(dst, head[:]...)
-	return append(dst, body...)
 }
 
 // Errors of reading frames.
@@ -131,6 +118,21 @@ type Message struct {
 	Attempts  uint16
 	ID        [seq.HexLen]byte // opaque to clients
 	Body      []byte
+}
+
+// Size returns the size of the message's frame.
+func (m *Message) Size() int { return messageOverhead + len(m.Body) }
+
+// AppendFrame appends the message's frame to dst.
+func (m *Message) AppendFrame(dst []byte) []byte {
+	var head [messageOverhead]byte
+	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(m.Body)))
+	binary.BigEndian.PutUint32(head[4:], uint32(FrameMessage))
+	binary.BigEndian.PutUint64(head[8:], uint64(m.Timestamp))
+	binary.BigEndian.PutUint16(head[16:], m.Attempts)
+	copy(head[18:], m.ID[:])
+	dst = append(dst, head[:]...)
+	return append(dst, m.Body...)
 }
 
 // ParseMessage reads the data of a message frame. The body aliases data.

@@ -69,7 +69,7 @@ func FuzzIdentify(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := Negotiate(&id, &l)
+		s, err := l.Negotiate(&id)
 		if err != nil {
 			return
 		}
@@ -78,7 +78,7 @@ func FuzzIdentify(f *testing.F) {
 			s.Deflate && (s.Snappy || s.DeflateLevel < 1 || s.DeflateLevel > l.MaxDeflateLevel) {
 			t.Fatalf("%s gave %+v", body, s)
 		}
-		if _, err := AppendIdentified(nil, &s, &l); err != nil {
+		if _, err := l.AppendIdentified(nil, &s); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -42,9 +42,9 @@ func (id *Identity) KnowsExtensions() bool {
 	return id.ExtendSupport || id.DesiredTag != nil || id.ExtFilter != nil || id.Multiplexing != nil
 }
 
-// MaxIdentityText limits each text of an Identity, in bytes, because it is stored for as long as
+// maxIdentityText limits each text of an Identity, in bytes, because it is stored for as long as
 // the connection exists.
-const MaxIdentityText = 256
+const maxIdentityText = 256
 
 // ParseIdentity reads the body of an IDENTIFY. A field of a wrong JSON type
 // fails the whole; unknown fields are ignored. The error is an *Error.
@@ -62,8 +62,8 @@ func ParseIdentity(body []byte) (Identity, error) {
 		{"topology_region", id.TopologyRegion},
 		{"topology_zone", id.TopologyZone},
 	} {
-		if len(field.text) > MaxIdentityText {
-			return Identity{}, Errorf(failure.BadBody, "IDENTIFY %s has %d bytes, more than %d", field.name, len(field.text), MaxIdentityText)
+		if len(field.text) > maxIdentityText {
+			return Identity{}, Errorf(failure.BadBody, "IDENTIFY %s has %d bytes, more than %d", field.name, len(field.text), maxIdentityText)
 		}
 	}
 	return id, nil
@@ -128,7 +128,7 @@ func (l *Limits) Defaults() Settings {
 
 // Negotiate returns the settings for a client, or the *Error that refuses it. Upgrades require
 // feature negotiation.
-func Negotiate(id *Identity, l *Limits) (Settings, error) {
+func (l *Limits) Negotiate(id *Identity) (Settings, error) {
 	s := l.Defaults()
 	var err error
 	if s.Heartbeat, err = pick("heartbeat interval", id.HeartbeatInterval, l.Heartbeat, minHeartbeat, l.MaxHeartbeat); err != nil {
@@ -220,7 +220,7 @@ type identified struct {
 }
 
 // AppendIdentified appends the JSON response to an IDENTIFY with feature negotiation.
-func AppendIdentified(dst []byte, s *Settings, l *Limits) ([]byte, error) {
+func (l *Limits) AppendIdentified(dst []byte, s *Settings) ([]byte, error) {
 	text, err := json.Marshal(identified{
 		MaxReady: l.MaxReady, Version: l.Version,
 		MaxMsgTimeout: l.MaxMsgTimeout.Milliseconds(), MsgTimeout: s.MsgTimeout.Milliseconds(),

@@ -27,7 +27,7 @@ func TestFramesGolden(t *testing.T) {
 		{"heartbeat", AppendFrame([]byte("x"), FrameResponse, Heartbeat), "x\x00\x00\x00\x0f\x00\x00\x00\x00_heartbeat_"},
 		{"error", AppendFrame(nil, FrameError, []byte("E_INVALID x")), "\x00\x00\x00\x0f\x00\x00\x00\x01E_INVALID x"},
 		{
-			"message", AppendMessage(nil, 0x0102030405060708, 3, 0x0004000000000abc, []byte("body")),
+			"message", (&Message{0x0102030405060708, 3, [16]byte([]byte("0004000000000abc")), []byte("body")}).AppendFrame(nil),
 			"\x00\x00\x00\x22\x00\x00\x00\x02\x01\x02\x03\x04\x05\x06\x07\x08\x00\x030004000000000abcbody",
 		},
 	} {
@@ -38,13 +38,16 @@ func TestFramesGolden(t *testing.T) {
 }
 
 func TestMessageFrameReadsBack(t *testing.T) {
-	raw := AppendMessage(nil, -5, 4000, 0x0fffffffffffffff, []byte("b"))
+	want := Message{Timestamp: -5, Attempts: 4000, ID: [16]byte([]byte("0fffffffffffffff")), Body: []byte("b")}
+	raw := want.AppendFrame(nil)
+	if len(raw) != want.Size() {
+		t.Errorf("a frame of %d bytes, not of %d", len(raw), want.Size())
+	}
 	kind, data, err := NewFrameReader(bytes.NewReader(raw), 100).Next()
 	if err != nil || kind != FrameMessage {
 		t.Fatal(kind, err)
 	}
 	m, err := ParseMessage(data)
-	want := Message{Timestamp: -5, Attempts: 4000, ID: [16]byte([]byte("0fffffffffffffff")), Body: []byte("b")}
 	if err != nil || !cmp.Equal(m, want) {
 		t.Error(cmp.Diff(want, m), err)
 	}
@@ -194,7 +197,7 @@ func TestReaderLineLimit(t *testing.T) {
 	for _, tt := range []struct {
 		n    int
 		want error
-	}{{MaxLine - 1, nil}, {MaxLine, ErrLineTooLong}, {10 * MaxLine, ErrLineTooLong}} {
+	}{{maxLine - 1, nil}, {maxLine, ErrLineTooLong}, {10 * maxLine, ErrLineTooLong}} {
 		var c Command
 		r := NewReader(strings.NewReader(strings.Repeat("x", tt.n)+"\n"), new(buffer.Pool))
 		if err := r.Next(&c); !errors.Is(err, tt.want) {
@@ -314,11 +317,11 @@ func TestIdentifyAnswerGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Negotiate(&id, &l)
+	s, err := l.Negotiate(&id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := AppendIdentified(nil, &s, &l)
+	got, err := l.AppendIdentified(nil, &s)
 	const want = `{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":true,"deflate":false,"deflate_level":6,"max_deflate_level":6,"snappy":true,"sample_rate":0,"auth_required":false,"output_buffer_size":4096,"output_buffer_timeout":50,"topology_region":"","topology_zone":""}`
 	if err != nil || string(got) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
@@ -371,7 +374,7 @@ func TestNegotiate(t *testing.T) {
 		id, err := ParseIdentity([]byte(tt.in))
 		var got Settings
 		if err == nil {
-			got, err = Negotiate(&id, &l)
+			got, err = l.Negotiate(&id)
 		}
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err {
@@ -386,7 +389,7 @@ func TestNegotiate(t *testing.T) {
 		}
 	}
 	l.Upgraded = true
-	if got, err := Negotiate(&Identity{FeatureNegotiation: true, TLSv1: true, Snappy: true}, &l); err != nil || got != l.Defaults() {
+	if got, err := l.Negotiate(&Identity{FeatureNegotiation: true, TLSv1: true, Snappy: true}); err != nil || got != l.Defaults() {
 		t.Errorf("a second upgrade was agreed on: %+v, %v", got, err)
 	}
 }
@@ -456,7 +459,7 @@ func TestReaderSkipsBodyOverBudget(t *testing.T) {
 func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
 	p := &tightMemory{t: t}
 	in := strings.Repeat("NOP\n", 100<<10)
-	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(buffer.Pool))
+	r := NewReader(strings.NewReader(in+strings.Repeat("x", maxLine-1)+"\n"), new(buffer.Pool))
 	r.SetMemory(p)
 	var c Command
 	for range 100 << 10 {
@@ -464,7 +467,7 @@ func TestReaderKeepsSmallBufferWithoutBudget(t *testing.T) {
 			t.Fatal(c.Verb, err)
 		}
 	}
-	if err := r.Next(&c); err != nil || len(c.Name()) != MaxLine-1 {
+	if err := r.Next(&c); err != nil || len(c.Name()) != maxLine-1 {
 		t.Errorf("the longest line: %d bytes, %v", len(c.Name()), err)
 	}
 	if len(r.buf) > freeRead || p.refused == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxLine is the longest command line, its end included.
-const MaxLine = 16 << 10
+// maxLine is the longest command line, its end included.
+const maxLine = 16 << 10
 
 const (
 	minRead  = 1 << 10  // buffer of a connection with little traffic
@@ -21,7 +21,7 @@ const (
 
 // freeRead is the size up to which the buffer of a Reader is not charged: every connection has it,
 // for the longest command line.
-const freeRead = MaxLine
+const freeRead = maxLine
 
 // Memory is charged for the memory of a Reader, before it is allocated and until it is released.
 // The Reader's goroutine calls its methods.
@@ -141,13 +141,13 @@ func (r *Reader) Next(c *Command) error {
 func (r *Reader) findEnd() (int, error) {
 	for seen := 0; ; {
 		if i := bytes.IndexByte(r.buf[r.r+seen:r.w], '\n'); i >= 0 {
-			if seen+i >= MaxLine {
+			if seen+i >= maxLine {
 				return 0, ErrLineTooLong
 			}
 			return seen + i, nil
 		}
 		seen = r.Buffered()
-		if seen >= MaxLine {
+		if seen >= maxLine {
 			return 0, ErrLineTooLong
 		}
 		if err := r.need(seen + 1); err != nil {

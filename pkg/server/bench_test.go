@@ -158,7 +158,7 @@ func BenchmarkDeliver(b *testing.B) {
 	if _, err := io.ReadFull(conn, make([]byte, len(benchOK))); err != nil {
 		b.Fatal(err)
 	}
-	const frame = nsq.MessageOverhead + 128
+	frame := (&nsq.Message{Body: make([]byte, 128)}).Size()
 	const batch = 250
 	in := make([]byte, batch*frame)
 	var fins []byte

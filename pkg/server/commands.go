@@ -81,12 +81,9 @@ func (s *session) respond(cmd *nsq.Command) error {
 			return err
 		}
 	}
-	id, bad := seq.ParseID(text[:])
-	if s.form.Binary {
-		id, _ = nsq.SplitBinaryID(text)
-		if bad = nil; int64(id) <= 0 { //nolint:gosec // its clients take it for a signed number
-			return nsq.Errorf(failure.BadCommand, "Invalid Message ID")
-		}
+	id, bad := s.form.ID(text)
+	if s.form.Binary && int64(id) <= 0 { //nolint:gosec // its clients take it for a signed number
+		return nsq.Errorf(failure.BadCommand, "Invalid Message ID")
 	}
 	err := errNotInFlight
 	if bad == nil {
@@ -212,7 +209,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	limits := s.srv.limits
 	limits.Upgraded = s.upgraded
 	limits.AuthRequired = limits.AuthRequired || s.srv.opts.Guard.Directory().On()
-	settings, err := nsq.Negotiate(&id, &limits)
+	settings, err := limits.Negotiate(&id)
 	if err != nil {
 		return err
 	}
@@ -232,7 +229,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if err := s.payUpgrade(&settings); err != nil {
 		return err
 	}
-	answer, err := nsq.AppendIdentified(nil, &settings, &limits)
+	answer, err := limits.AppendIdentified(nil, &settings)
 	if err != nil {
 		return nsq.Errorf(failure.IdentifyFailed, "IDENTIFY failed %v", err)
 	}

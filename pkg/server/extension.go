@@ -25,10 +25,11 @@ func (t *tracedTo) appendOK(dst []byte) []byte {
 	if t == nil {
 		return nsq.AppendFrame(dst, nsq.FrameResponse, nsq.OK)
 	}
-	return nsq.AppendTraced(dst, nsq.Traced{
+	stored := nsq.Traced{
 		ID:      t.ids.ID(seq.NewMessageID(t.receipt.Partition, t.receipt.First)),
 		TraceID: t.traceID, Position: t.receipt.Position, RawSize: t.receipt.RawSize,
-	})
+	}
+	return stored.AppendFrame(dst)
 }
 
 // extension executes the publishing commands of the extensions: PUB_TRACE, MPUB_TRACE, PUB_EXT and

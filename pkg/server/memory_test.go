@@ -218,7 +218,7 @@ func TestUpgradeMemoryIsReleased(t *testing.T) {
 
 func TestIdentifyBodiesAreBounded(t *testing.T) {
 	h := newHarness(t, Options{})
-	text := strings.Repeat("x", nsq.MaxIdentityText)
+	text := strings.Repeat("x", 256)
 	for _, field := range []string{"client_id", "hostname", "short_id", "long_id", "user_agent", "topology_region", "topology_zone"} {
 		w := h.dial(t)
 		w.send("IDENTIFY\n" + sized(fmt.Sprintf(`{%q:%q}`, field, text)))

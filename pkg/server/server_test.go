@@ -42,7 +42,7 @@ func TestExchanges(t *testing.T) {
 		{"unknown command", "HELLO world\n", []string{"E_INVALID invalid command HELLO", "EOF"}},
 		{"lower case", "pub t\n", []string{"E_INVALID invalid command pub", "EOF"}},
 		{"empty line", "\n", []string{"E_INVALID invalid command ", "EOF"}},
-		{"line too long", strings.Repeat("x", nsq.MaxLine+1), []string{"EOF"}},
+		{"line too long", strings.Repeat("x", 16<<10+1), []string{"EOF"}},
 
 		{"PUB without topic", "PUB\n", []string{"E_INVALID PUB insufficient number of parameters", "EOF"}},
 		{"PUB two spaces", "PUB  t\n", []string{`E_BAD_TOPIC PUB topic name "" is not valid`, "EOF"}},

@@ -296,12 +296,14 @@ func (w *writer) emit(d *topic.Delivery) error {
 	if form.Binary {
 		return w.emitExtended(form, d)
 	}
-	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
+	m := nsq.Message{Timestamp: d.Timestamp, Attempts: d.Attempts, Body: d.Body}
+	if need := len(w.buf) + m.Size(); need > cap(w.buf) {
 		if !w.grow(need) {
 			return errNoMemory
 		}
 	}
-	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
+	w.link.ids.ID(d.ID).PutHex(&m.ID)
+	w.buf = m.AppendFrame(w.buf)
 	w.emitted++
 	return nil
 }
