@@ -31,7 +31,6 @@ var longDocs = map[string]int{
 	"pkg/meta":      121, // the commands, each a type
 	"pkg/channel":   63,  // queries of a State beyond its 25 methods
 	"pkg/topic":     55,  // likewise of a Partition and a Channel
-	"pkg/commitlog": 57,  // a reader, a writer, a checker, and their reports
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

@@ -108,6 +108,19 @@ func (a *analysis) committedEnd() seq.Offset {
 	return max(a.start, min(a.end, max(a.note.committed, a.known)))
 }
 
+// epochs returns the epochs of all segments and where each begins, in order.
+func (a *analysis) epochs() []EpochStart {
+	var epochs []EpochStart
+	for _, f := range a.segments {
+		for _, e := range f.epochs {
+			if n := len(epochs); n == 0 || epochs[n-1].Epoch < e.Epoch {
+				epochs = append(epochs, e)
+			}
+		}
+	}
+	return epochs
+}
+
 // list finds the files, and loads the indexes that can be trusted.
 func (a *analysis) list() error {
 	var err error

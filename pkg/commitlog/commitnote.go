@@ -36,7 +36,7 @@ func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 		}
 		n.file = f
 	}
-	p, off := commitnote.Encode(committed, l.endPos.Load(), EpochEnding(l, committed)), n.slot*commitnote.SlotBytes
+	p, off := commitnote.Encode(committed, l.endPos.Load(), l.EpochEnding(committed)), n.slot*commitnote.SlotBytes
 	var err error
 	if o := l.synced.Load(); o != nil && committed <= l.DurableEnd() {
 		err = vfs.WriteNote(n.file, o.file, p, off)

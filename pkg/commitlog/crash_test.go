@@ -119,7 +119,7 @@ func TestCrashAfterAnyOperationLosesNoSyncedData(t *testing.T) {
 		t.Run(fmt.Sprintf("alternating=%t", alternating), func(t *testing.T) {
 			rng := testrand.New(t)
 			o := smallOptions()
-			o.Alternating, o.Buffers = alternating, NewBuffers()
+			o.Alternating, o.Buffers = alternating, new(Buffers)
 			points := 0
 			crashPoints(t, o, func(fsys *vfs.Mem, h history) {
 				points++

@@ -48,7 +48,7 @@ func lastEpochBefore(history []EpochStart, off seq.Offset) seq.Epoch {
 // certain: the batch has been damaged since before Open, and was not the last committed one then. A
 // copy of the log with a batch in that epoch that ends there is the same up to there, because one
 // leader wrote it.
-func EpochEnding(l *Log, off seq.Offset) seq.Epoch {
+func (l *Log) EpochEnding(off seq.Offset) seq.Epoch {
 	if off > l.unsure {
 		return lastEpochBefore(l.Epochs(), off)
 	}

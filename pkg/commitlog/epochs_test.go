@@ -48,7 +48,7 @@ func TestEpochOfDamagedBatchIsKnownOrNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		for off, want := range map[seq.Offset]seq.Epoch{1: 5, 2: 5, 3: 6, 0: 0} {
-			if got := EpochEnding(l, off); got != want {
+			if got := l.EpochEnding(off); got != want {
 				t.Errorf("open: %d before %d", got, off)
 			}
 		}
@@ -66,7 +66,7 @@ func TestEpochOfDamagedBatchIsKnownOrNot(t *testing.T) {
 		want := map[seq.Offset]seq.Epoch{2: 0, 3: 0}
 		want[committed] = seq.Epoch(5 + (committed-1)/2)
 		for off, e := range want {
-			if got := EpochEnding(r, off); got != e {
+			if got := r.EpochEnding(off); got != e {
 				t.Errorf("committed to %d, opened with damage: %d before %d", committed, got, off)
 			}
 		}
@@ -79,8 +79,8 @@ func TestEpochOfDamagedBatchIsKnownOrNot(t *testing.T) {
 		if _, err := w.Append(b, 0); err != nil {
 			t.Fatal(err)
 		}
-		if r.Commit(r.End()); EpochEnding(r, 4) != 9 || EpochEnding(r, committed) != want[committed] {
-			t.Errorf("after another batch: %d before 4, %d before %d", EpochEnding(r, 4), EpochEnding(r, committed), committed)
+		if r.Commit(r.End()); r.EpochEnding(4) != 9 || r.EpochEnding(committed) != want[committed] {
+			t.Errorf("after another batch: %d before 4, %d before %d", r.EpochEnding(4), r.EpochEnding(committed), committed)
 		}
 	}
 }

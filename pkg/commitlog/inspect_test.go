@@ -8,7 +8,7 @@ import (
 
 func TestInspectReportsLikeOpenAndChangesNothing(t *testing.T) {
 	fsys := vfs.NewMem()
-	if e, err := Inspect(fsys, testDir); err != nil || e.End != 0 {
+	if e, err := Inspect(fsys, testDir, nil); err != nil || e.End != 0 {
 		t.Fatalf("nothing there: %+v, %v", e, err)
 	}
 	l, _ := mustOpen(t, fsys, smallOptions())
@@ -23,7 +23,7 @@ func TestInspectReportsLikeOpenAndChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Inspect(fsys, testDir)
+	e, err := Inspect(fsys, testDir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

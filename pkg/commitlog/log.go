@@ -106,24 +106,18 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 func newLog(a *analysis, o Options) *Log {
 	l := &Log{serial: turn.New(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes, shared: o.Tails}}
 	segments := make([]*segment, 0, len(a.segments))
-	var epochs []EpochStart
 	for _, f := range a.segments {
 		s := newSegment(f.path, &f.contents)
 		if f.short {
 			s.pin(f.entries)
 		}
 		segments = append(segments, s)
-		for _, e := range f.epochs {
-			if n := len(epochs); n == 0 || epochs[n-1].Epoch < e.Epoch {
-				epochs = append(epochs, e)
-			}
-		}
 	}
 	l.startPos.Store(a.endPos)
 	if len(segments) > 0 {
 		l.startPos.Store(segments[0].basePos)
 		l.segments.Store(&segments)
-		l.epochs.Store(&epochs)
+		l.epochs.Store(new(a.epochs()))
 	}
 	l.endPos.Store(a.endPos)
 	l.start.Store(uint64(a.start))

@@ -46,7 +46,7 @@ func TestRecordsAreReadAcrossSegmentsAndRestarts(t *testing.T) {
 	mustClose(t, l)
 
 	l, r := mustOpen(t, fsys, smallOptions())
-	if !r.Clean() || r.Scanned != 0 {
+	if !r.Clean() || r.scanned != 0 {
 		t.Fatalf("recovery after a clean close: %+v", r)
 	}
 	if l.End() != end || l.DurableEnd() != end || l.CommittedEnd() != end {

@@ -56,7 +56,7 @@ type Options struct {
 	// OnAppend, if set, receives the duration of writing a batch, without the sync, for one
 	// batch in appendSample.
 	OnAppend func(time.Duration)
-	// OnExcess, if set, is called when a segment begins while the log is larger than its bound: see Bound. It is
+	// OnExcess, if set, is called when a segment begins while the log is larger than its bound: see Retention.Bound. It is
 	// called under locks of the log and must not block.
 	OnExcess func()
 	// OnRefused, if set, receives the error of an append that the file system refused and that
@@ -75,7 +75,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.TailBytes = cmp.Or(o.TailBytes, defaultTailBytes)
 	o.FillBytes = cmp.Or(o.FillBytes, defaultFillBytes)
 	if o.Buffers == nil {
-		o.Buffers = NewBuffers()
+		o.Buffers = new(Buffers)
 	}
 	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IndexBytes < 0 {
 		return o, fate.Mark(fmt.Errorf("invalid log options: segment size %d bytes, index interval %d bytes", o.SegmentBytes, o.IndexBytes), fate.Refused)

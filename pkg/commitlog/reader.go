@@ -22,11 +22,8 @@ const (
 )
 
 // Buffers lends read buffers to the readers of many logs. Unused ones are kept only until the next
-// garbage collections.
+// garbage collections. The zero value is an empty set of buffers.
 type Buffers struct{ pool sync.Pool }
-
-// NewBuffers returns an empty set of buffers.
-func NewBuffers() *Buffers { return &Buffers{} }
 
 func (p *Buffers) get() []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {

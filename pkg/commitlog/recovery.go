@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/commitlog/commitnote"
-	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -23,8 +22,8 @@ type Recovery struct {
 	// CheckpointLost reports that the checkpoint was damaged. Its content is then known only as
 	// far as complete segments provide it.
 	CheckpointLost bool
-	// Scanned is the number of segment bytes read.
-	Scanned int64
+
+	scanned int64 // segment bytes read
 }
 
 // Clean reports whether nothing was lost, truncated or damaged.
@@ -35,7 +34,7 @@ func (r Recovery) Clean() bool {
 func (a *analysis) report() Recovery {
 	r := Recovery{
 		Cut: a.cuts, Damaged: slices.Clone(a.gaps),
-		CheckpointLost: a.noteLost, Scanned: a.scanned,
+		CheckpointLost: a.noteLost, scanned: a.scanned,
 	}
 	for _, f := range a.segments {
 		r.Damaged = append(r.Damaged, f.damage...)
@@ -115,51 +114,4 @@ func (a *analysis) truncateTail(f *found) error {
 		return err
 	}
 	return nil
-}
-
-// Scan reads the log in a directory offline, batch by batch from its start, and changes nothing. A
-// batch is valid only during the call. Damaged ranges are skipped: Verify reports them. An error of
-// visit ends the scan and is returned.
-func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
-	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true, visit: visit}
-	return a.run()
-}
-
-// Report is the result of Verify.
-type Report struct {
-	Start          seq.Offset   `json:"log_start"`
-	CommittedEnd   seq.Offset   `json:"committed_end"` // the highest recorded one
-	End            seq.Offset   `json:"log_end"`
-	Segments       int          `json:"segments"`
-	Batches        int64        `json:"batches"`
-	Records        int64        `json:"records"`
-	Bytes          int64        `json:"bytes"` // of the batches
-	Epochs         []EpochStart `json:"epochs"`
-	Damaged        []Damage     `json:"damaged"`
-	Torn           []Cut        `json:"torn"`            // what Open would truncate
-	CheckpointLost bool         `json:"checkpoint_lost"` // it is damaged
-}
-
-// OK reports whether everything that was ever durable can be read.
-func (r Report) OK() bool { return len(r.Damaged) == 0 && !r.CheckpointLost }
-
-// Verify reads and verifies every byte of the log in a directory offline, and changes nothing. An
-// error is a read error; damage is in the report.
-func Verify(fsys vfs.FS, dir string) (Report, error) {
-	var r Report
-	a := &analysis{fs: fsys, dir: dir, indexBytes: defaultIndexBytes, scanAll: true}
-	a.visit = func(b Batch) error {
-		r.Batches++
-		r.Records += int64(b.Count())
-		r.Bytes += int64(b.Size())
-		r.Epochs = addEpoch(r.Epochs, b)
-		return nil
-	}
-	if err := a.run(); err != nil {
-		return r, err
-	}
-	found := a.report()
-	r.Start, r.End, r.CommittedEnd, r.Segments = a.start, a.end, a.committedEnd(), len(a.segments)
-	r.Damaged, r.Torn, r.CheckpointLost = found.Damaged, found.Cut, found.CheckpointLost
-	return r, nil
 }

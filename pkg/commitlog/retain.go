@@ -38,9 +38,9 @@ type Retention struct {
 	Last bool
 }
 
-// Bound makes segments of a log end at a quarter of a size from now on, as Retain does, before the
-// first Retain; 0: no bound.
-func Bound(l *Log, bytes int64) { l.bound.Store(bytes) }
+// Bound makes the segments of a log end at a quarter of MaxBytes, or without it of Share, from now
+// on. Retain does so too; Bound is for the time before the first Retain.
+func (r Retention) Bound(l *Log) { l.bound.Store(cmp.Or(r.MaxBytes, r.Share)) }
 
 // Retain deletes the oldest segments that may be deleted and returns their number. Uncommitted
 // data is kept. Without disk space to replace the last segment, it deletes the others; the next call
@@ -52,7 +52,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	if err := l.refuseFailed(); err != nil {
 		return 0, err
 	}
-	l.bound.Store(cmp.Or(r.MaxBytes, r.Share))
+	r.Bound(l)
 	run := retaining{l, r}
 	if err := run.completeRolled(); err != nil {
 		return 0, err
@@ -144,10 +144,10 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	return n
 }
 
-// OldEnd returns the end of the part of the log in which every segment is older than age, or begins
+// OldEnd returns the end of the part of a log in which every segment is older than age, or begins
 // at least bytes before the log's end; 0 disables either. It returns the log's start if there is
-// none. The last segment is never part of it.
-func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
+// none. The last segment is never part of it. Only Now and Moment of the retention count.
+func (r Retention) OldEnd(l *Log, age time.Duration, bytes int64) seq.Offset {
 	r.MaxAge = age
 	view, end := l.view(), l.Start()
 	for n := 0; n < len(view)-1; n++ {

@@ -127,7 +127,7 @@ func TestShortLogIsCompleted(t *testing.T) {
 			}
 			mustClose(t, l)
 			l, r := mustOpen(t, fsys, small)
-			if r.Scanned != 0 || len(r.Rebuilt) != 0 || !r.Clean() {
+			if r.scanned != 0 || len(r.Rebuilt) != 0 || !r.Clean() {
 				t.Fatalf("%+v", r)
 			}
 			mustRead(t, l, 0, seq.Offset(10+appends))

@@ -18,7 +18,7 @@ func TestEmptyLogIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.TotalAlloc
 	}
-	buffers := NewBuffers()
+	buffers := new(Buffers)
 	before := allocated()
 	for i := range keep {
 		keep[i], _ = mustOpen(t, fsys, Options{Buffers: buffers})

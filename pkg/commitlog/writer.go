@@ -91,7 +91,7 @@ func (w *Writer) roomLocked(n int64) error {
 			return err
 		}
 		if err := w.outputLocked(n); err != nil {
-			return l.refuseAppend("create segment", err)
+			return w.refuseAppend("create segment", err)
 		}
 		o := l.out
 		end := o.seg.size.Load() + n
@@ -103,7 +103,7 @@ func (w *Writer) roomLocked(n int64) error {
 		}
 		if err := o.reserve(end, segmentBytes(l)); err != nil {
 			if vfs.LacksRoom(err) {
-				return l.refuseAppend("reserve disk space", err)
+				return w.refuseAppend("reserve disk space", err)
 			}
 			return l.fail(err)
 		}
@@ -112,9 +112,9 @@ func (w *Writer) roomLocked(n int64) error {
 }
 
 // refuseAppend marks the error of an append as a refusal, and reports it.
-func (l *Log) refuseAppend(doing string, err error) error {
-	if l.opts.OnRefused != nil && !vfs.OutOfFiles(err) {
-		l.opts.OnRefused(err)
+func (w *Writer) refuseAppend(doing string, err error) error {
+	if told := w.log.opts.OnRefused; told != nil && !vfs.OutOfFiles(err) {
+		told(err)
 	}
 	return refuse(doing, err)
 }
@@ -196,7 +196,7 @@ func (w *Writer) writeLocked(raw []byte) error {
 	case err == nil:
 		return nil
 	case undone:
-		return w.log.refuseAppend("appending", err)
+		return w.refuseAppend("appending", err)
 	default:
 		return w.log.fail(err)
 	}

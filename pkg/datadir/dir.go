@@ -147,7 +147,7 @@ func moveTo(fsys vfs.FS, dir, to string) error {
 // ReadCopy returns the extent of the copy of a partition, in a data directory that
 // no process uses. Without a copy it returns the zero Extent.
 func (d Dir) ReadCopy(topic string, in meta.Incarnation, i int) (commitlog.Extent, error) {
-	e, err := commitlog.Inspect(d.FS, filepath.Join(d.Topic(topic, in), strconv.Itoa(i)))
+	e, err := commitlog.Inspect(d.FS, filepath.Join(d.Topic(topic, in), strconv.Itoa(i)), nil)
 	if err != nil {
 		return e, fmt.Errorf("inspect log of %s/%d: %w", topic, i, err)
 	}

@@ -89,7 +89,7 @@ func (q *asides) release() {
 // judge describes a set-aside copy, and why it is kept.
 func (q *asides) judge(t *meta.Topic, i int, name string) api.SetAsideCopy {
 	s := api.SetAsideCopy{Node: string(q.o.Self), Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
-	old, err := commitlog.Inspect(q.o.FS, s.Path)
+	old, err := commitlog.Inspect(q.o.FS, s.Path, nil)
 	if err != nil {
 		s.Unreadable = err.Error()
 	}

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -145,7 +144,7 @@ func (c *Converger) applyRole(h *Topic, i int) error {
 	}
 	if hp != nil {
 		limit, share := quota.Bounds(&t.Config)
-		commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))
+		commitlog.Retention{MaxBytes: limit, Share: share}.Bound(hp.Replica.Log())
 	}
 	if hp != nil && err == nil {
 		hp.matched.Store(&matched{t, hp.view, defaults})

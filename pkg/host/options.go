@@ -103,7 +103,7 @@ func (o Options) withDefaults() Options {
 		o.WallClock = time.Time.UnixNano
 	}
 	if o.Log.Buffers == nil {
-		o.Log.Buffers = commitlog.NewBuffers()
+		o.Log.Buffers = new(commitlog.Buffers)
 	}
 	if o.Log.Tails == nil {
 		o.Log.Tails = commitlog.NewTails(min(max(o.Memory.Usage().Limit/tailPart, leastTails), mostTails))

@@ -145,7 +145,7 @@ func (v *mover) carry(r commitlog.Retention) {
 	if p.o.Moves.CarryAge <= 0 && p.o.Moves.CarryBytes <= 0 || !v.queue.Idle() {
 		return
 	}
-	start, end := p.o.Log.Start(), commitlog.OldEnd(p.o.Log, r, p.o.Moves.CarryAge, p.o.Moves.CarryBytes)
+	start, end := p.o.Log.Start(), r.OldEnd(p.o.Log, p.o.Moves.CarryAge, p.o.Moves.CarryBytes)
 	for _, c := range p.Channels() {
 		if c.Floor() >= end || !movable(c) {
 			continue

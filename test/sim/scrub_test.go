@@ -76,7 +76,7 @@ func (w *world) rotAll(t *meta.Topic) {
 
 // harmPart damages those segments of a log that hold part k of n of its offsets, and nothing else.
 func (w *world) harmPart(m *machine, dir string, k, n uint64) (harmed int) {
-	x, err := commitlog.Inspect(m.disk, dir)
+	x, err := commitlog.Inspect(m.disk, dir, nil)
 	if err != nil {
 		w.wrong("the log of %s in %s: %v", m.host, dir, err)
 		return 0

@@ -126,7 +126,7 @@ func wantedOf(log *commitlog.Log, e Extent, all []Extent) Wanted {
 			w.Behind = o.Next
 		}
 	}
-	w.Last = commitlog.EpochEnding(log, w.Behind)
+	w.Last = log.EpochEnding(w.Behind)
 	if b, err := commitlog.Decode(InLog(log).Batch(w.Behind)); err == nil {
 		w.Epoch, w.Sum = b.Epoch(), b.Checksum()
 	}
