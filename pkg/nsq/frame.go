@@ -123,16 +123,17 @@ type Message struct {
 // Size returns the size of the message's frame.
 func (m *Message) Size() int { return messageOverhead + len(m.Body) }
 
-// AppendFrame appends the message's frame to dst.
-func (m *Message) AppendFrame(dst []byte) []byte {
+// AppendMessage appends a message frame to dst. The timestamp is in ns since 1970; the id is
+// written as 16 hexadecimal digits.
+func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.WireID, body []byte) []byte {
 	var head [messageOverhead]byte
-	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(m.Body)))
+	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(body)))
 	binary.BigEndian.PutUint32(head[4:], uint32(FrameMessage))
-	binary.BigEndian.PutUint64(head[8:], uint64(m.Timestamp))
-	binary.BigEndian.PutUint16(head[16:], m.Attempts)
-	copy(head[18:], m.ID[:])
+	binary.BigEndian.PutUint64(head[8:], uint64(timestamp))
+	binary.BigEndian.PutUint16(head[16:], attempts)
+	id.PutHex((*[seq.HexLen]byte)(head[18:]))
 	dst = append(dst, head[:]...)
-	return append(dst, m.Body...)
+	return append(dst, body...)
 }
 
 // ParseMessage reads the data of a message frame. The body aliases data.

@@ -27,7 +27,7 @@ func TestFramesGolden(t *testing.T) {
 		{"heartbeat", AppendFrame([]byte("x"), FrameResponse, Heartbeat), "x\x00\x00\x00\x0f\x00\x00\x00\x00_heartbeat_"},
 		{"error", AppendFrame(nil, FrameError, []byte("E_INVALID x")), "\x00\x00\x00\x0f\x00\x00\x00\x01E_INVALID x"},
 		{
-			"message", (&Message{0x0102030405060708, 3, [16]byte([]byte("0004000000000abc")), []byte("body")}).AppendFrame(nil),
+			"message", AppendMessage(nil, 0x0102030405060708, 3, 0x0004000000000abc, []byte("body")),
 			"\x00\x00\x00\x22\x00\x00\x00\x02\x01\x02\x03\x04\x05\x06\x07\x08\x00\x030004000000000abcbody",
 		},
 	} {
@@ -39,7 +39,7 @@ func TestFramesGolden(t *testing.T) {
 
 func TestMessageFrameReadsBack(t *testing.T) {
 	want := Message{Timestamp: -5, Attempts: 4000, ID: [16]byte([]byte("0fffffffffffffff")), Body: []byte("b")}
-	raw := want.AppendFrame(nil)
+	raw := AppendMessage(nil, want.Timestamp, want.Attempts, 0x0fffffffffffffff, want.Body)
 	if len(raw) != want.Size() {
 		t.Errorf("a frame of %d bytes, not of %d", len(raw), want.Size())
 	}

@@ -296,14 +296,13 @@ func (w *writer) emit(d *topic.Delivery) error {
 	if form.Binary {
 		return w.emitExtended(form, d)
 	}
-	m := nsq.Message{Timestamp: d.Timestamp, Attempts: d.Attempts, Body: d.Body}
+	m := nsq.Message{Body: d.Body}
 	if need := len(w.buf) + m.Size(); need > cap(w.buf) {
 		if !w.grow(need) {
 			return errNoMemory
 		}
 	}
-	w.link.ids.ID(d.ID).PutHex(&m.ID)
-	w.buf = m.AppendFrame(w.buf)
+	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
 	w.emitted++
 	return nil
 }
