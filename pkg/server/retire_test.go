@@ -2,12 +2,18 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
+
+// allRetire reports whether a shutdown has begun and reached every connection.
+func (h *harness) allRetire() bool {
+	return h.isClosed() && !slices.ContainsFunc(h.openSessions(), func(s *session) bool { return s.conn.retiring.Load() == nil })
+}
 
 // Commands that arrive during a shutdown are executed and answered, until the client is silent for
 // a moment.
@@ -18,7 +24,7 @@ func TestShutdownAnswersLateCommands(t *testing.T) {
 	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
 	down := make(chan error, 1)
 	go func() { down <- h.Shutdown(t.Context()) }()
-	eventually(t, "shutdown began", func() bool { return h.isClosed() })
+	eventually(t, "all connections retire", h.allRetire)
 	w.send("PUB t\n" + sized("b") + "PUB held\n" + sized("c"))
 	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 2 })
 	h.broker.release()
@@ -41,7 +47,7 @@ func TestShutdownAcceptsConsumerAnswers(t *testing.T) {
 	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
 	down := make(chan error, 1)
 	go func() { down <- h.Shutdown(t.Context()) }()
-	eventually(t, "shutdown began", func() bool { return h.isClosed() })
+	eventually(t, "all connections retire", h.allRetire)
 	w.send("FIN " + first + "\nFIN " + second + "\n")
 	w.expect("EOF") // not the third message
 	h.broker.release()

@@ -474,7 +474,7 @@ func TestShutdownAnswersAndRequeues(t *testing.T) {
 	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
 	down := make(chan error, 1)
 	go func() { down <- h.Shutdown(t.Context()) }()
-	eventually(t, "shutdown began", func() bool { return h.isClosed() })
+	eventually(t, "all connections retire", h.allRetire)
 	h.broker.release()
 	w.expect("OK", "EOF")
 	if err := <-down; err != nil {
