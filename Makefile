@@ -149,9 +149,10 @@ chaos: build previous ## a cluster of processes: kills, pauses, cuts, restarts (
 hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 50 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)
 
-soak: build previous ## crash and chaos for SOAK (30m) each, with longer pauses
+soak: build previous ## crash and chaos for SOAK (30m) each, with longer pauses; deletions and restores in SEEDS simulations
 	$(GO) run ./test/cluster -scenarios crash -for $(SOAK)
 	$(GO) run ./test/cluster -for $(SOAK) -pause 30s -previous $(PREVIOUS)
+	$(GO) test -count 1 -timeout 4h ./test/sim -run TestBrokersLoseNothing -sim.seeds $(SEEDS) -sim.trash
 
 bench-failover: build ## how long a publisher waits when a leader goes away (GAPS=20 rounds each)
 	$(GO) run ./test/cluster -failover $(GAPS)

@@ -76,6 +76,7 @@ type plan struct {
 	repeats    bool          // there are publishers with dedup ids
 	moves      bool          // requeued messages are appended again, for their channel
 	work       bool          // there is the topic with headers, tags and delays, and it is traced
+	trash      bool          // there is the topic that is deleted and restored
 	damage     bool          // all copies rot, each in another part
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
@@ -213,6 +214,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
 	plan.repeats = rand.New(rand.NewPCG(seed, 95)).IntN(2) == 0
 	plan.work = rand.New(rand.NewPCG(seed, 96)).IntN(3) == 0
+	plan.trash = *trashAll
 	if plan.damage = *damageAll || rand.New(rand.NewPCG(seed, 97)).IntN(4) == 0; plan.damage {
 		plan.segment = 4 << 10
 	}

@@ -62,13 +62,9 @@ func (w *world) run(seed uint64) {
 	publishers.Go(func() { poisoned.publish(rand.New(rand.NewPCG(seed, 500)), stop) })
 	consumers.Go(func() { poisoned.witness(rand.New(rand.NewPCG(seed, 502)), done) })
 	consumers.Go(func() { poisoned.consume(rand.New(rand.NewPCG(seed, 501)), done) })
-	if w.work != nil {
-		publishers.Go(func() { w.work.publish(rand.New(rand.NewPCG(seed, 600)), stop) })
-		publishers.Go(func() { w.work.operate(rand.New(rand.NewPCG(seed, 601)), stop) })
-		for i := range workReaders {
-			consumers.Go(func() { w.work.consume(i, rand.New(rand.NewPCG(seed, uint64(610+i))), done) })
-		}
-	}
+	w.work.start(seed, &publishers, &consumers, stop, done)
+	bin := w.newTrashed()
+	bin.start(seed, &publishers, &consumers, healed, stop, done)
 	for i := range readWhole * w.plan.consumers {
 		consumers.Go(func() {
 			w.consume(i%readWhole, rand.New(rand.NewPCG(seed, uint64(200+i))), rand.New(rand.NewPCG(seed, uint64(300+i))), done)
@@ -85,6 +81,7 @@ func (w *world) run(seed uint64) {
 	w.calm.Store(true)
 	w.await(toRecover, "everybody is in sync", w.unsynced)
 	empty := <-changed
+	bin.await()
 	w.await(toRecover, "nothing moves any more", w.unsynced)
 	w.strobe()
 	w.await(toRecover, "everybody is in sync after the clocks were set", w.unsynced)
@@ -98,6 +95,7 @@ func (w *world) run(seed uint64) {
 	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
 	w.await(toDrain, "what no consumer finishes is a dead letter", poisoned.missing)
 	poisoned.redrive()
+	bin.finale()
 	if w.work != nil {
 		w.work.finale(rand.New(rand.NewPCG(seed, 602)))
 	}

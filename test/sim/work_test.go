@@ -116,6 +116,18 @@ func (w *world) newWork() *work {
 	return &work{w: w}
 }
 
+// start starts the clients and the operator.
+func (x *work) start(seed uint64, publishers, consumers *sync.WaitGroup, stop, done <-chan struct{}) {
+	if x == nil {
+		return
+	}
+	publishers.Go(func() { x.publish(rand.New(rand.NewPCG(seed, 600)), stop) })
+	publishers.Go(func() { x.operate(rand.New(rand.NewPCG(seed, 601)), stop) })
+	for i := range workReaders {
+		consumers.Go(func() { x.consume(i, rand.New(rand.NewPCG(seed, uint64(610+i))), done) })
+	}
+}
+
 // someone returns a node that serves, or nil.
 func (x *work) someone(rnd *rand.Rand) *life {
 	return x.w.machines[rnd.IntN(len(x.w.machines))].running()
