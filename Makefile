@@ -122,6 +122,7 @@ sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FI
 	@mkdir -p $(CACHE) && rm -f $(CACHE)/sim-late.txt
 	$(GO) test -count 1 -timeout 4h ./test/sim/replica -sim.seeds $(SEEDS) -sim.first $(FIRST)
 	$(GO) test -count 1 -timeout 4h ./test/sim -sim.seeds $(SEEDS) -sim.first $(FIRST) -sim.late $(CACHE)/sim-late.txt
+	$(GO) test -count 1 -timeout 4h ./test/sim -run TestBrokersLoseNothing -sim.trash -sim.seeds 20
 	@! test -e $(CACHE)/sim-late.txt || cat $(CACHE)/sim-late.txt
 
 model: ## search the model of replication in larger bounds, for minutes

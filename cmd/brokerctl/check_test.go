@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
-// nobody is the address of no broker: nothing listens there, and the system gives it to no listener.
-const nobody = "http://127.0.0.1:1"
+// closedURL refuses connections: no test listens on a port below 1024, and the system assigns none.
+const closedURL = "http://127.0.0.1:1"
 
 // probed answers every probe with a status and a body.
 func probed(t *testing.T, status int, body string) string {
@@ -45,7 +45,7 @@ func TestChecksOfOneNode(t *testing.T) {
 		{"as JSON", probed(t, 503, sick), []string{"-o", "json"}, 2, sick + "\n"},
 		{"as a name", probed(t, 503, sick), []string{"-o", "name", "--live"}, 2, "not live\n"},
 		{"somebody else", probed(t, 404, "<html>"), nil, 3, ""},
-		{"nobody", nobody, nil, 2, ""},
+		{"connection refused", closedURL, nil, 2, ""},
 	} {
 		r := newFakeBroker(t).brokerctl(t, append([]string{"check", "node", "--addr", c.address}, c.args...)...)
 		if r.exit != c.exit || r.stdout != c.stdout {
@@ -59,7 +59,7 @@ func TestChecksOfOneNode(t *testing.T) {
 
 // TestChecksHavePluginExitCodes: every check exits with 0 to 3 and prints a line with the reason.
 func TestChecksHavePluginExitCodes(t *testing.T) {
-	silent := api.NodeList{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(nobody, "http://")}}}
+	silent := api.NodeList{Nodes: []api.Node{{ID: "n1", HTTPAddress: strings.TrimPrefix(closedURL, "http://")}}}
 	one := api.Lag{Channels: []api.ChannelLag{{Topic: "orders", Channel: "invoice", Depth: 7}}}
 	for _, c := range []struct {
 		args []string
@@ -77,7 +77,7 @@ func TestChecksHavePluginExitCodes(t *testing.T) {
 		{[]string{"cluster", "--format", "json"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, `{"check":"cluster","state":"critical"`},
 		{[]string{"cluster", "--format", "prometheus"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "# HELP brokerd_check_state"},
 		{[]string{"cluster", "-o", "name"}, map[string]any{"GET /v1/cluster/health": api.Health{}}, 2, "critical\n"},
-		{[]string{"cluster", "--addr", nobody}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
+		{[]string{"cluster", "--addr", closedURL}, nil, 2, "BROKERD CLUSTER CRITICAL - no answer from"},
 		{[]string{"cluster"}, map[string]any{"GET /v1/cluster/health": api.Error{Code: failure.Forbidden, Message: "no"}}, 3, "BROKERD CLUSTER UNKNOWN - no"},
 		{[]string{"raft"}, nil, 1, "BROKERD RAFT WARNING - voter n3 does not answer"},
 		{[]string{"channel", "orders/invoice"}, map[string]any{"GET /v1/lag": one}, 0, "BROKERD CHANNEL OK - orders/invoice: 7 messages wait"},

@@ -199,7 +199,7 @@ func TestBenchReportsRefusals(t *testing.T) {
 	} {
 		nsq := newFakeNSQ(t)
 		nsq.refuse = said
-		r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1")
+		r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1", "--timeout", "2s")
 		if r.exit != want.exit || r.stderr != "error: publish message to orders: "+want.stderr+said+"\n" {
 			t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 		}

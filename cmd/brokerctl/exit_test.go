@@ -213,7 +213,7 @@ func TestErrorsAreJSONOnRequest(t *testing.T) {
 
 func TestUnreachableIsExitSix(t *testing.T) {
 	for _, args := range [][]string{{"cluster", "health"}, {"topic", "delete", "t", "--yes"}, {"message", "pub", "t", "m"}} {
-		r := runWith(t, environment{}, append(args, "--addr", nobody)...)
+		r := runWith(t, environment{}, append(args, "--addr", closedURL)...)
 		if r.exit != failure.ExitUnavailable || !strings.Contains(r.stderr, "connection refused (is brokerd running there?") {
 			t.Errorf("%v: exit %d, stderr %q", args, r.exit, r.stderr)
 		}
@@ -222,7 +222,7 @@ func TestUnreachableIsExitSix(t *testing.T) {
 
 func TestNextAddressIsAsked(t *testing.T) {
 	broker := newFakeBroker(t)
-	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", nobody, "--addr", broker.URL)
+	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", closedURL, "--addr", broker.URL)
 	if r.exit != exitOK || r.stdout != "clicks#ephemeral\norders\n" {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}

@@ -73,7 +73,7 @@ func TestRootRecoversForTheUserOfTheNode(t *testing.T) {
 		t.Skip("only root can act as another user")
 	}
 	const user, group = 1234, 2345
-	dir := survivorDir(t, nobody)
+	dir := survivorDir(t, closedAddress)
 	lock, err := vfs.OS{}.Lock(filepath.Join(dir, lockFile))
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // metadata.
 func saved(t *testing.T) (dir string, content []byte) {
 	t.Helper()
-	dir = survivorDir(t, nobody)
+	dir = survivorDir(t, closedAddress)
 	if err := datadir.At(vfs.OS{}, dir).SetOwner("ORIGIN"); err != nil {
 		t.Fatal(err)
 	}

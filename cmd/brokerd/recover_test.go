@@ -54,8 +54,8 @@ func survivorDir(t *testing.T, address string) string {
 	return dir
 }
 
-// nobody is an address at which nothing listens, and which the system gives to no listener.
-const nobody = "127.0.0.1:2"
+// closedAddress refuses connections: no test listens on a port below 1024, and the system assigns none.
+const closedAddress = "127.0.0.1:2"
 
 // brokerdSays runs the program with a command line.
 func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -76,7 +76,7 @@ func brokerdSays(t *testing.T, args ...string) (code int, stdout, stderr string)
 }
 
 func TestRecoverReportsLossesAndChangesNothingUnconfirmed(t *testing.T) {
-	dir := survivorDir(t, nobody)
+	dir := survivorDir(t, closedAddress)
 	code, out, stderr := brokerdSays(t, "recover", "--only-survivor", "--data-dir", dir)
 	if code != exitFailed || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -118,7 +118,7 @@ func TestRecoverRefuses(t *testing.T) {
 	}
 	defer l.Close()
 	alive := survivorDir(t, l.Addr().String())
-	used := survivorDir(t, nobody)
+	used := survivorDir(t, closedAddress)
 	lock, err := lockDataDir(used, "n1", time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const joe = `{"ttl":60,"identity":"joe","identity_url":"http://joe","authorizations":[{"topic":"^t_","channels":[".*"],"permissions":["subscribe","publish"]}]}`
 
-// nobody is an address at which nothing listens, and which the system gives to no listener.
-const nobody = "127.0.0.1:1"
+// closedAddress refuses connections: no test listens on a port below 1024, and the system assigns none.
+const closedAddress = "127.0.0.1:1"
 
 func newClient(t *testing.T, opts Options) *Client {
 	t.Helper()
@@ -92,13 +92,13 @@ func TestNextAuthServerIsTried(t *testing.T) {
 	defer angry.Close()
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, joe) }))
 	defer good.Close()
-	c := newClient(t, Options{Addresses: []string{nobody, angry.URL, good.URL}})
+	c := newClient(t, Options{Addresses: []string{closedAddress, angry.URL, good.URL}})
 	for range 10 { // anywhere in the name
 		if _, err := c.Grant(t.Context(), Query{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c = newClient(t, Options{Addresses: []string{nobody, angry.URL}})
+	c = newClient(t, Options{Addresses: []string{closedAddress, angry.URL}})
 	if _, err := c.Grant(t.Context(), Query{Secret: "hidden"}, time.Now()); err == nil || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}
@@ -179,7 +179,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 	defer refuses.Close()
 	host := strings.TrimPrefix(refuses.URL, "http://")
 	for _, address := range []string{
-		"http://ops:p4ss@" + nobody + "/auth?key=p4ss", "http://ops:p4ss@" + host + "/auth?key=p4ss", "http://ops:p4ss@[::1/auth", "http://ops:p4ss/x@" + nobody, "http://127.0.0.1:1/p4ss@" + nobody, "p4ss@" + nobody, nobody,
+		"http://ops:p4ss@" + closedAddress + "/auth?key=p4ss", "http://ops:p4ss@" + host + "/auth?key=p4ss", "http://ops:p4ss@[::1/auth", "http://ops:p4ss/x@" + closedAddress, "http://127.0.0.1:1/p4ss@" + closedAddress, "p4ss@" + closedAddress, closedAddress,
 	} {
 		_, err := newClient(t, Options{Addresses: []string{address}}).Grant(t.Context(), Query{Secret: "s3cret"}, time.Now())
 		if err == nil || strings.Contains(err.Error(), "p4ss") || strings.Contains(err.Error(), "s3cret") || !strings.HasPrefix(err.Error(), "auth server ") {
