@@ -94,10 +94,10 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 			}
 			messages = messages[max(0, len(messages)-o.Max):]
 		}
-		if err != nil && !passing(err) {
-			return err
+		lasting := err != nil && !passing(err)
+		if !lasting {
+			t.report(is.MissingNodes, err)
 		}
-		t.report(is.MissingNodes, err)
 		for _, m := range messages {
 			if err := show(m); err != nil {
 				return err
@@ -105,6 +105,9 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 			if left--; left == 0 {
 				return nil
 			}
+		}
+		if lasting { // the messages of the other partitions are shown
+			return err
 		}
 		if more && err == nil && len(t.none) == 0 { // a range without a match counts after the next description
 			continue

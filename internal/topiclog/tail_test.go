@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // brokerOf returns the log of a topic with two partitions of n messages: of partition 0 at each even second, of the
-// other at each odd one. peeks counts the requests for messages.
-func brokerOf(t *testing.T, n int, peeks *int) *Log {
+// other at each odd one. peeks counts the requests for messages. A damaged partition cannot be read; -1: none is.
+func brokerOf(t *testing.T, n, damaged int, peeks *int) *Log {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/topics/orders", func(w http.ResponseWriter, _ *http.Request) {
 		end := uint64(n)
@@ -28,6 +29,11 @@ func brokerOf(t *testing.T, n int, peeks *int) *Log {
 		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 		most, _ := strconv.Atoi(r.URL.Query().Get("n"))
 		partition, _ := strconv.Atoi(r.URL.Query().Get("partition"))
+		if partition == damaged {
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = json.NewEncoder(w).Encode(api.ErrorAnswer{Error: api.Errorf(failure.Corrupt, "offsets 0 to 199 unreadable")})
+			return
+		}
 		list := api.PeekedList{Messages: []api.Peeked{}}
 		for o := from; o < n && len(list.Messages) < most; o++ {
 			at := midnight().Add(time.Duration(2*o+partition) * time.Second)
@@ -50,7 +56,7 @@ func TestTailReadsAPageAtATime(t *testing.T) {
 	const n = 20 * tailPage
 	peeks, shown := 0, 0
 	var last time.Time
-	log := brokerOf(t, n, &peeks)
+	log := brokerOf(t, n, -1, &peeks)
 	err := log.Tail(t.Context(), TailOptions{From: From{Edge: api.SeekStart}, Max: 2 * n, Warn: io.Discard}, func(m api.Peeked) error {
 		if shown++; !m.Timestamp.After(last) {
 			t.Fatalf("message %d is of %v, after one of %v", shown, m.Timestamp, last)
@@ -66,12 +72,24 @@ func TestTailReadsAPageAtATime(t *testing.T) {
 	}
 }
 
+// A partition that cannot be read ends a tail after the messages of the others are shown.
+func TestTailShowsWhatCanBeRead(t *testing.T) {
+	peeks, shown := 0, 0
+	err := brokerOf(t, 10, 1, &peeks).Tail(t.Context(), TailOptions{From: From{Edge: api.SeekStart}, Warn: io.Discard}, func(api.Peeked) error {
+		shown++
+		return nil
+	})
+	if api.CodeOf(err) != failure.Corrupt || shown != 10 {
+		t.Errorf("%d messages shown: %v", shown, err)
+	}
+}
+
 // The last messages are those of all partitions together, also if they are more than a page.
 func TestTailOfTheLastMessages(t *testing.T) {
 	peeks, shown := 0, 0
 	const most = 3*tailPage + 1
 	enough := errors.New("enough")
-	log := brokerOf(t, 10*tailPage, &peeks)
+	log := brokerOf(t, 10*tailPage, -1, &peeks)
 	err := log.Tail(t.Context(), TailOptions{Max: most, Warn: io.Discard}, func(m api.Peeked) error {
 		if want := midnight().Add(time.Duration(20*tailPage-most+shown) * time.Second); !m.Timestamp.Equal(want) {
 			t.Fatalf("message %d is of %v, want %v", shown, m.Timestamp, want)
