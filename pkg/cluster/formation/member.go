@@ -172,7 +172,7 @@ func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who cand
 	switch {
 	case !taken:
 		return identity{}
-	case holder.ID == n.self.Node:
+	case holder.ID == n.self.Node && n.self.Address == who.Address: // unless the leader itself has moved
 		return n.self
 	case who.Node == n.self.Node:
 		return who.identity

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // TestRefusalIsLoggedOnce: a permanent refusal is logged, but not with every attempt. A node that
@@ -89,6 +91,40 @@ func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 			}
 			if why := n.Waiting(); why != "" {
 				t.Errorf("it does not wait any more, and says %q", why)
+			}
+		})
+	}
+}
+
+// TestClaimantOfAnAddress: the leader is not at its own address in the metadata either after it has moved.
+// Two nodes had exchanged their machines: the leader refused the other one for good.
+func TestClaimantOfAnAddress(t *testing.T) {
+	c := raftstore.Configuration{Members: []raftstore.Member{{ID: "n1", Address: "a"}, {ID: "n2", Address: "b"}}}
+	for _, test := range []struct {
+		name   string
+		leader identity
+		who    identity
+		want   identity
+	}{
+		{"its own", identity{"n1", "a", 1}, identity{"n2", "b", 2}, identity{}},
+		{"a free one", identity{"n1", "a", 1}, identity{"n2", "c", 2}, identity{}},
+		{"the leader's", identity{"n1", "a", 1}, identity{"n2", "a", 2}, identity{"n1", "a", 1}},
+		{"the one that the leader left", identity{"n1", "b", 1}, identity{"n2", "a", 2}, identity{"n2", "a", 2}},
+		{"another member's", identity{"n1", "a", 1}, identity{"n3", "b", 3}, identity{"n3", "b", 3}},
+		{"another member's, by the leader", identity{"n1", "b", 1}, identity{"n1", "b", 1}, identity{"n1", "b", 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := New(Options{
+				Node: test.leader.Node, Address: test.leader.Address, Session: test.leader.Session,
+				Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
+					if to != test.who.Address {
+						return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+					}
+					return json.Marshal(answer{seen: seen{identity: test.who}, Granted: true})
+				},
+			})
+			if got := n.claimant(t.Context(), c, candidate{identity: test.who}); got != test.want {
+				t.Errorf("%+v, not %+v", got, test.want)
 			}
 		})
 	}
