@@ -82,6 +82,7 @@ func TestPublishWaitsForQueuedPublishesToThisNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := alone(t, "t")
+				synctest.Wait() // a visit of the queues that has begun would end the idle one
 				o, err := n.queues.queue(queueKey{"t", n.host.Lookup("t").Incarnation, 0})
 				if err != nil {
 					t.Fatal(err)
