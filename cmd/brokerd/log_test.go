@@ -146,7 +146,7 @@ func TestDumpShowsWhatAKeptJournalHolds(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	out.Reset()
-	if err := dumpKept(&out, kept, dumpOptions{output: "table", to: 100}); err != nil || strings.Count(out.String(), last.Log+":\n") != 1 {
+	if err := dumpKept(&out, kept, dumpOptions{output: "table", to: written}); err != nil || strings.Count(out.String(), last.Log+":\n") != 1 {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
