@@ -68,6 +68,14 @@ func Parse(raw []byte) (Reserved, error) {
 	if len(raw) > Max {
 		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", errTooLong, len(raw), Max)
 	}
+	if id, ok := lone(raw); ok {
+		return Reserved{Only: true, Dedup: id, Options: true}, nil
+	}
+	return parsePlain(raw)
+}
+
+// parsePlain reads any header, plain ones in a fast way.
+func parsePlain(raw []byte) (Reserved, error) {
 	var list [maxPlain]field
 	if fields, ok := plain(raw, list[:0]); ok {
 		return reservedOf(fields)

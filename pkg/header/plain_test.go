@@ -17,6 +17,9 @@ func sameAsAny(t *testing.T, raw string) (quick bool) {
 	if !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) {
 		t.Errorf("%q: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
 	}
+	if got, err := parsePlain([]byte(raw)); !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) {
+		t.Errorf("%q: not as a dedup id alone: %+v, %v, want %+v, %v", raw, got, err, want, wantErr)
+	}
 	for _, is := range []error{errNotObject, ErrTraceID, errOption} {
 		if !strings.Contains(raw, ",") && errors.Is(err, is) != errors.Is(wantErr, is) { // otherwise either may be reported
 			t.Errorf("%q: %v, want %v", raw, err, wantErr)
@@ -93,23 +96,70 @@ func TestEachByteOfATextIsLookedAt(t *testing.T) {
 	}
 }
 
+// A header with a dedup id alone is read like any other, and one that only begins and ends like it is not
+// taken for it.
+func TestLoneDedupIDIsReadLikeOthers(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`{"##dedup_id":"a"}`:                                       true,
+		`{"##dedup_id":"1a2b3c4d5e6f7g-123456"}`:                   true,
+		`{"##dedup_id":"` + strings.Repeat("i", maxDedup) + `"}`:   true,
+		`{"##dedup_id":"` + strings.Repeat("i", maxDedup+1) + `"}`: false,
+		`{"##dedup_id":""}`:                                        false,
+		`{"##dedup_id":"}`:                                         false,
+		`{"##dedup_id":"a","##key":"k"}`:                           false,
+		`{"##dedup_id":"a","##dedup_id":"b"}`:                      false,
+		`{"##dedup_id":"a","dead_letter":"b"}`:                     false,
+		`{"##dedup_id":"a\u0062"}`:                                 false,
+		`{"##dedup_id":"a\"}`:                                      false,
+		`{"##dedup_id":"ä"}`:                                       false,
+		"{\"##dedup_id\":\"a\x00b\"}":                              false,
+		`{"##dedup_id":"a"} `:                                      false,
+		` {"##dedup_id":"a"}`:                                      false,
+		`{"##dedup_iD":"a"}`:                                       false,
+		`{"##dedup_id":"a"]`:                                       false,
+		`{"##dedup_id":7"}`:                                        false,
+	} {
+		sameAsAny(t, raw)
+		if id, got := lone([]byte(raw)); got != want || got && string(id) != raw[len(loneStart):len(raw)-len(loneEnd)] {
+			t.Errorf("%q: taken for a dedup id alone: %v, %q", raw, got, id)
+		}
+	}
+	for at := range 20 {
+		for c := range 256 {
+			text := []byte("abcdefghijklmnopqrst")
+			text[at] = byte(c)
+			raw := loneStart + string(text) + loneEnd
+			sameAsAny(t, raw)
+			if _, got := lone([]byte(raw)); got != (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
+				t.Errorf("byte %#x at %d: taken for a dedup id alone: %v", c, at, got)
+			}
+		}
+	}
+}
+
 func FuzzPlainHeaders(f *testing.F) {
 	for raw := range headers {
 		f.Add(raw)
 	}
+	f.Add(`{"##dedup_id":"1a2b3c-123456"}`)
+	f.Add(`{"##dedup_id":"a","x":"b"}`)
 	f.Fuzz(func(t *testing.T, raw string) { sameAsAny(t, raw) })
 }
 
 func BenchmarkParse(b *testing.B) {
-	raw := []byte(`{"##key":"k123","##dedup_id":"1a2b3c4d5e6f7g-123456"}`)
-	for name, parse := range map[string]func([]byte) (Reserved, error){"plain": Parse, "any": parseAny} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := parse(raw); err != nil {
-					b.Fatal(err)
+	for name, raw := range map[string][]byte{
+		"dedup": []byte(`{"##dedup_id":"1a2b3c4d5e6f7g-123456"}`),
+		"both":  []byte(`{"##key":"k123","##dedup_id":"1a2b3c4d5e6f7g-123456"}`),
+	} {
+		for how, parse := range map[string]func([]byte) (Reserved, error){"Parse": Parse, "plain": parsePlain, "any": parseAny} {
+			b.Run(name+"/"+how, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := parse(raw); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
