@@ -1,11 +1,12 @@
 package dedup
 
 import (
-	"crypto/aes"
 	"encoding/binary"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -292,14 +293,22 @@ func BenchmarkClaimAndStore(b *testing.B) {
 	}
 }
 
+func BenchmarkHash(b *testing.B) {
+	for _, id := range []string{"1a2b3c", "1a2b3c4d5e6f7g-123456", strings.Repeat("i", 64)} {
+		b.Run(strconv.Itoa(len(id)), func(b *testing.B) {
+			var h [100]Hash
+			for i := 0; b.Loop(); i++ {
+				h[i%len(h)].Set([]byte(id))
+			}
+		})
+	}
+}
+
 // A client chooses its ids. Many whose hashes begin alike, which it could find by trying if it knew
 // the key, would make each search as long as their number.
 func TestNobodyFindsIDsThatShareASlot(t *testing.T) {
 	const slots = 1 << 12
-	guessed, err := aes.NewCipher(make([]byte, 16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	guessed := keys{12345678901234567, 98765432109876543}
 	in, most := map[uint32]int{}, 0
 	id := make([]byte, 8)
 	for n, found := uint64(0), 0; found < 200; n++ {
@@ -330,6 +339,57 @@ func TestLaterEntryOfIDCounts(t *testing.T) {
 	}
 	if v, _ := w.Claim(hashOf(2), Place[int]{}, 12); v != Fresh {
 		t.Errorf("verdict %d, want fresh", v)
+	}
+}
+
+// The hash is compared with a polynomial in arithmetic of any precision: both halves count, each with a
+// key of its own, and no bits are lost.
+func TestHashIsThePolynomial(t *testing.T) {
+	rnd := testrand.New(t)
+	p := big.NewInt(prime)
+	for range 2000 {
+		at := keys{rnd.Uint64() & prime, rnd.Uint64() & prime}
+		id := make([]byte, rnd.IntN(70))
+		for i := range id {
+			id[i] = byte(rnd.Uint32()) | byte(rnd.IntN(2)*0xff)
+		}
+		var want [2]uint64
+		for half, key := range at {
+			k, sum := new(big.Int).SetUint64(key), big.NewInt(int64(len(id)))
+			sum.Mul(sum, k)
+			for word := range slices.Chunk(id, wordBytes) {
+				word = slices.Clone(word)
+				slices.Reverse(word)
+				sum.Add(sum, new(big.Int).SetBytes(word))
+				sum.Mul(sum, k)
+			}
+			if len(id) == 0 {
+				sum.Mul(sum, k)
+			}
+			want[half] = sum.Mod(sum, p).Uint64()
+		}
+		var h Hash
+		h.sum(at, id)
+		second := binary.LittleEndian.Uint64(h[8:]) % prime
+		if first := binary.LittleEndian.Uint64(h[:8]); first != scatter(want[0]) && first != scatter(want[0]+prime) || second != want[1] {
+			t.Fatalf("%x at %d: %x, want %d unscattered and %d", id, at, h, want[0], want[1])
+		}
+	}
+}
+
+// Searches start at slots without a pattern: ids that count up do not crowd, whatever their form.
+func TestCountedIDsAreSpread(t *testing.T) {
+	const ids = 1 << 14
+	for _, form := range []string{"%d", "3w5e11264sgsf-%d", "%08d-client", "%x/%[1]d", "%064d"} {
+		var in [ids / 8]int
+		for n := range ids {
+			var h Hash
+			h.Set(fmt.Appendf(nil, form, n))
+			in[h.tag()%uint32(len(in))]++
+		}
+		if most := slices.Max(in[:]); most > 40 { // 8 in the mean; more than 30 once in 10^6 trials
+			t.Errorf("%q: %d of %d ids share one of %d slots", form, most, ids, len(in))
+		}
 	}
 }
 
