@@ -79,8 +79,9 @@ var floors = map[string]int{
 	"pkg/deadletter":         3, // disposes of exhausted and expired messages
 	"pkg/removal":            3, // removes data of deleted topics
 
-	"pkg/host":    4, // the replicas on this node
-	"pkg/cluster": 4, // one node's membership
+	"pkg/quarantine": 4, // suspect replicas and set-aside copies
+	"pkg/host":       4, // the replicas on this node
+	"pkg/cluster":    4, // one node's membership
 
 	"pkg/directory": 5, // creates, changes and deletes topics and channels
 
@@ -174,6 +175,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/filter", "pkg/fate"}:                     "an expression that is refused has changed nothing",
 	{"pkg/channel", "pkg/position"}:                "a State is stored as a position, which a package of its own encodes",
 	{"pkg/topic", "pkg/positions"}:                 "a partition stores its positions, which a package of its own knows how to",
+	{"pkg/host", "pkg/quarantine"}:                 "a replica may be suspect or set aside, which a package of its own knows about",
 	{"pkg/topic", "pkg/reading"}:                   "a channel reads its log, which a package of its own knows how to",
 	{"pkg/commitlog", "pkg/commitlog/segmenthead"}: "likewise",
 	{"pkg/commitlog", "pkg/commitlog/commitnote"}:  "a log has this file, which a package of its own knows how to read",

@@ -13,7 +13,7 @@ import (
 var rooms = []string{
 	"pkg/admin/web", "pkg/broker", "pkg/channel", "pkg/cluster", "pkg/cluster/controller", "pkg/cluster/formation", "pkg/commitlog",
 	"pkg/consume", "pkg/coord", "pkg/coord/replication", "pkg/directory", "pkg/forward", "pkg/host", "pkg/meta", "pkg/meta/raftstore",
-	"pkg/nsq", "pkg/operate", "pkg/peer", "pkg/positions", "pkg/publish", "pkg/redo", "pkg/relay", "pkg/server", "pkg/topic",
+	"pkg/nsq", "pkg/operate", "pkg/peer", "pkg/positions", "pkg/publish", "pkg/quarantine", "pkg/redo", "pkg/relay", "pkg/server", "pkg/topic",
 }
 
 const (

@@ -157,8 +157,7 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 		return nil
 	}
 	s := d.o.Meta.View()
-	id := controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: a.Partition}
-	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, a.To, false)
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), idOf(h, a.Partition), a.To, false)
 	if err != nil {
 		return err
 	}

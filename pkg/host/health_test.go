@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
@@ -17,11 +18,12 @@ import (
 func TestStallsAreInTheHealth(t *testing.T) {
 	const after = time.Second
 	now := time.Now()
+	_, asides := quarantine.New(quarantine.Options{})
 	n := &Host{
 		o:      &Options{Meta: &raftstore.Store{}},
 		Stalls: stall.New(slog.New(slog.DiscardHandler), after), damage: repair.NewKnown(nil), life: &life{}, Disk: &diskspace.Space{},
 		roles:      &roles{budget: coord.NewBudget(1 << 20)},
-		Quarantine: &Quarantine{o: &Options{Meta: &raftstore.Store{}}, failures: &roleErrors{}, topics: &Topics{}, asides: &asides{}},
+		Quarantine: &Quarantine{o: &Options{Meta: &raftstore.Store{}}, failures: &roleErrors{}, topics: &Topics{}, Asides: asides},
 	}
 	for kind := range stall.Slow + 1 {
 		n.Stalls.Begin(stall.Key{Kind: kind, Topic: "t", Node: "n3"}, now.Add(-after), "")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/lane"
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -17,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/scrubber"
@@ -68,7 +70,7 @@ func New(options Options) (*Host, error) {
 		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger),
 		terms:   newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))),
 		unsaved: &unsaved{wakeup: make(chan struct{}, 1)}, timers: &timers{wakeup: make(chan struct{}, 1)},
-		shifts: &shifts{}, failures: &roleErrors{all: map[roleKey]error{}, appends: map[roleKey]appendRefusal{}}, isr: newProposer(o.proposeObserved),
+		shifts: &shifts{}, failures: &roleErrors{all: map[controller.PartitionID]error{}, appends: map[controller.PartitionID]appendRefusal{}}, isr: newProposer(o.proposeObserved),
 	}
 	o.Moves.Room = hasRoom(n.Disk)
 	n.Topics = &Topics{o: &o, damage: n.damage, overfull: make(chan struct{}, 1)}
@@ -86,18 +88,20 @@ func New(options Options) (*Host, error) {
 // wireRoles creates the parts that give replicas their roles.
 func (n *Host) wireRoles() {
 	o := n.o
-	suspects := &suspicion{o: o, log: o.Logger, dirs: n.dirs, life: n.life, topics: n.Topics}
+	suspects, asides := quarantine.New(quarantine.Options{
+		Self: o.Self, Dirs: n.dirs, Meta: o.Meta, Log: o.Logger, Life: n.life.ctx, Go: n.life.running.Go, Propose: o.proposeObserved,
+		Removal: n.removal, Live: n.Topics.log,
+	})
 	n.roles = &roles{
 		o: o, log: o.Logger, dirs: n.dirs, life: n.life, removal: n.removal, topics: n.Topics, damage: n.damage, disk: n.Disk, stalls: n.Stalls,
 		terms: n.terms, timers: n.timers, unsaved: n.unsaved, shifts: n.shifts, isr: n.isr, leavers: n.leavers, suspects: suspects,
 		budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(limit.Default()), catchUp: replication.NewCatchUp(o.CatchUpRate),
 	}
-	aside := &asides{o: o, log: o.Logger, dirs: n.dirs, topics: n.Topics, removal: n.removal, suspects: suspects}
 	n.Quarantine = &Quarantine{
 		o: o, log: o.Logger, dirs: n.dirs, ledger: n.ledger, life: n.life, topics: n.Topics, damage: n.damage, suspects: suspects,
-		asides: aside,
+		Asides: asides,
 		repairer: &repairer{
-			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, disk: n.Disk, asides: aside, roles: n.roles, converge: n.Converge,
+			o: o, log: o.Logger, life: n.life, topics: n.Topics, damage: n.damage, disk: n.Disk, asides: asides, dirs: n.dirs, roles: n.roles, converge: n.Converge,
 			together: make(chan struct{}, repairsTogether), finding: make(chan struct{}, 1),
 		},
 		failures: n.failures, roles: n.roles, leaderships: n.handovers, converge: n.Converge,

@@ -36,7 +36,7 @@ func (n *Host) startLoops(ctx context.Context) {
 	}
 	room := n.Disk.Look()
 	full := &fullDisk{o: n.o, log: n.o.Logger, life: n.life, disk: n.Disk, handovers: n.handovers, removal: n.removal, propose: n.Propose}
-	keep := &retention{o: n.o, log: n.o.Logger, topics: n.Topics, disk: n.Disk, asides: n.Quarantine.asides}
+	keep := &retention{o: n.o, log: n.o.Logger, topics: n.Topics, disk: n.Disk, asides: n.Quarantine.Asides}
 	d := &diskLoop{o: n.o, disk: n.Disk, full: full, retention: keep, overfull: n.Topics.overfull}
 	n.life.running.Go(func() { d.run(ctx, room) })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
@@ -20,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -32,11 +34,8 @@ import (
 // of its data.
 
 // transferAwayTimeout bounds how long a replica in quarantine tries to make another one lead in its
-// place; transferAwayRetry is the pause after that.
-const (
-	transferAwayTimeout = 5 * time.Second
-	transferAwayRetry   = time.Second
-)
+// place.
+const transferAwayTimeout = 5 * time.Second
 
 // condition is the known state of a replica's data.
 type condition int32
@@ -58,8 +57,8 @@ type Quarantine struct {
 	life        *life
 	topics      *Topics
 	damage      *repair.Known
-	suspects    *suspicion
-	asides      *asides
+	suspects    *quarantine.Suspects
+	Asides      *quarantine.Asides
 	repairer    *repairer
 	failures    *roleErrors
 	roles       *roles
@@ -70,6 +69,37 @@ type Quarantine struct {
 // transferrer transfers a leadership of this node to another.
 type transferrer interface {
 	one(ctx context.Context, a forward.Transfer) error
+}
+
+// clear ends a replica's state as suspect on this node.
+func (q *Quarantine) clear(h *Topic, hp *Held) error {
+	if err := hp.unmark(h, datadir.MarkSuspect); err != nil {
+		return err
+	}
+	hp.state.CompareAndSwap(int32(suspected), int32(intact))
+	return nil
+}
+
+// unmark removes a mark from a replica's directory.
+func (hp *Held) unmark(h *Topic, mark string) error {
+	if err := h.fs.Remove(filepath.Join(hp.dir, mark)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return h.fs.SyncDir(hp.dir)
+}
+
+// standing returns what the metadata should record of a suspect replica.
+func (q *Quarantine) standing(hp *Held) meta.Suspect {
+	log, state := hp.Replica.Log(), condition(hp.state.Load())
+	return meta.Suspect{
+		Node: q.o.Self, Epoch: log.LastEpoch(), End: log.End(), Damaged: state == damaged, Missing: state == missing,
+	}
+}
+
+// reported reports whether the metadata knows everything about a suspect replica.
+func (q *Quarantine) reported(hp *Held, p *meta.Partition) bool {
+	s, known := p.SuspectOf(q.o.Self)
+	return known && s == q.standing(hp)
 }
 
 // others returns the in-sync replicas of a partition except this node.
@@ -134,35 +164,35 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		return false, nil
 	case inSync && len(q.others(p)) == 0 && state == suspected:
 		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
-		return true, q.suspects.clear(h, hp)
+		return true, q.clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
 		if m := hp.pendingRepair.Load(); m != nil && p.Epoch > m.above {
 			if err := q.repairer.put(h, hp, t); err != nil {
 				return false, err
 			}
 			if hp = h.Held(hp.index); condition(hp.state.Load()) == suspected { // it was suspected because it was damaged
-				return true, q.suspects.clear(h, hp)
+				return true, q.clear(h, hp)
 			}
 			return q.treat(h, hp, t) // which may lack something else
 		}
 		q.repairer.start(h, hp)
 		return true, nil // there is no better copy
 	case !inSync && state == suspected:
-		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
-	case !inSync && !q.suspects.canCopy(p):
+		return true, q.clear(h, hp) // it counts again once a leader has compared logs with it
+	case !inSync && !q.suspects.CanCopy(p):
 		q.log.Error("damaged replica kept unchanged: the partition has no leader to copy from; see brokerctl partition describe", "topic", h.Name, "partition", hp.index)
 		q.roles.step(h, hp)
 		return false, nil
 	case !inSync:
 		q.log.Warn("damaged replica has left the in-sync set; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", hp.index)
 		return true, q.copyAgain(h, hp, t)
-	case !leads && !q.suspects.reported(hp, p):
+	case !leads && !q.reported(hp, p):
 		q.roles.step(h, hp)
-		q.suspects.report(h, hp.index, q.suspects.standing(hp))
+		q.suspects.Report(idOf(h, hp.index), q.standing(hp))
 		return false, nil
 	case state == suspected && p.Leader == q.o.Self:
 		q.log.Error("all in-sync replicas may have lost acknowledged messages; leading because this one holds the most", "topic", h.Name, "partition", hp.index)
-		return true, q.suspects.clear(h, hp)
+		return true, q.clear(h, hp)
 	case state == suspected:
 		return true, nil // its leader removes it from the in-sync set and compares logs
 	case p.Leader == q.o.Self:
@@ -191,9 +221,9 @@ func (q *Quarantine) transferAway(h *Topic, i int) {
 				"topic", h.Name, "partition", i, "error", err)
 		}
 		if err != nil && hp != nil && q.elsewhere(h, i) {
-			q.suspects.report(h, i, q.suspects.standing(hp))
+			q.suspects.Report(idOf(h, i), q.standing(hp))
 		}
-		for err != nil && beat.Pause(q.life.ctx, transferAwayRetry) && hp != nil && q.mustLead(h, hp) {
+		for err != nil && beat.Pause(q.life.ctx, quarantine.Retry) && hp != nil && q.mustLead(h, hp) {
 			err = q.tryTransferAway(h, i)
 		}
 		if hp == nil {
@@ -208,9 +238,8 @@ func (q *Quarantine) transferAway(h *Topic, i int) {
 
 // mustLead reports whether the metadata names this replica as leader although it does not lead.
 func (q *Quarantine) mustLead(h *Topic, hp *Held) bool {
-	t := q.o.Meta.Topic(h.Name)
-	return t != nil && t.Incarnation == h.Incarnation && t.Partitions[hp.index].Leader == q.o.Self &&
-		h.Held(hp.index) == hp && hp.Led.Load() == nil
+	p := idOf(h, hp.index).Of(q.o.Meta.Topic(h.Name))
+	return p != nil && p.Leader == q.o.Self && h.Held(hp.index) == hp && hp.Led.Load() == nil
 }
 
 func (q *Quarantine) tryTransferAway(h *Topic, i int) error {
@@ -220,8 +249,7 @@ func (q *Quarantine) tryTransferAway(h *Topic, i int) error {
 		return q.leaderships.one(ctx, forward.Transfer{Topic: h.Name, Incarnation: h.Incarnation, Partition: i})
 	}
 	s := q.o.Meta.View()
-	id := controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: i}
-	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, "", false)
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), idOf(h, i), "", false)
 	if err != nil {
 		return err
 	}
@@ -281,7 +309,8 @@ func (q *Quarantine) copyAgain(h *Topic, hp *Held, t *meta.Topic) error {
 	if err := hp.Replica.Close(); err != nil {
 		q.log.Warn("cannot close a damaged replica cleanly; its data is set aside and copied again nevertheless", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	if err := q.setAside(h, t, hp.index); err != nil {
+	q.damage.Forget(hp.dir)
+	if err := q.Asides.Add(t, hp.index); err != nil {
 		return err
 	}
 	fresh, err := q.roles.openReplica(h, t, hp.index)
@@ -309,16 +338,14 @@ func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) e
 	case fate.Of(cause) != fate.Corrupt, len(q.others(p)) == 0:
 		return cause
 	case inSync:
-		q.suspects.report(h, i, meta.Suspect{Missing: true}) // none of it can be served
+		q.suspects.Report(idOf(h, i), meta.Suspect{Missing: true}) // none of it can be served
 		return fmt.Errorf("%w: %w", errQuarantine, cause)
-	case !q.suspects.canCopy(p):
+	case !q.suspects.CanCopy(p):
 		return fmt.Errorf("%w: %w", errNoCopy, cause)
 	}
 	q.log.Error("cannot open replica; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", i, "error", cause)
-	if err := q.setAside(h, t, i); err != nil {
-		return err
-	}
-	return nil
+	q.damage.Forget(q.dirs.Replica(t, i))
+	return q.Asides.Add(t, i)
 }
 
 // foundDamage handles a damaged range that a consumer met. If other replicas are in sync, nothing
@@ -371,4 +398,28 @@ func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if first {
 		q.life.running.Go(func() { _ = q.converge(h.Name) }) // the next change retries a failure
 	}
+}
+
+// Lost reports whether the partition's data on this node is lost and no other replica is in sync.
+func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
+	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)
+}
+
+// ForgetLoss ends the health report that the partition's only replica lost its data. The replica
+// serves what was published since.
+func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
+	if !hp.lost.Load() {
+		return failure.NoLoss
+	}
+	if err := hp.unmark(h, datadir.MarkLost); err != nil {
+		return err
+	}
+	q.log.Warn("data loss of partition accepted by operator", "topic", h.Name, "partition", hp.index)
+	hp.lost.Store(false)
+	return nil
+}
+
+// DamageOf returns the known damaged ranges of a replica.
+func (q *Quarantine) DamageOf(hp *Held) []api.DamageRange {
+	return quarantine.DamageRanges(q.damage.In(hp.dir))
 }

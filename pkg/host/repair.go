@@ -11,10 +11,12 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -74,7 +76,8 @@ type repairer struct {
 	topics   *Topics
 	damage   *repair.Known
 	disk     *diskspace.Space
-	asides   *asides
+	asides   *quarantine.Asides
+	dirs     datadir.Dir
 	roles    *roles
 	converge func(topic string) error
 	together chan struct{} // holds one for each partition in repair
@@ -107,12 +110,8 @@ func (m *repairer) found(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 // alone returns the partition of a damaged replica that leads and is the only one in sync,
 // otherwise nil.
 func (m *repairer) alone(h *Topic, hp *Held) *meta.Partition {
-	t := m.o.Meta.Topic(h.Name)
-	if t == nil || t.Incarnation != h.Incarnation || h.Held(hp.index) != hp || condition(hp.state.Load()) != damaged {
-		return nil
-	}
-	p := &t.Partitions[hp.index]
-	if !slices.Equal(p.ISR, []meta.NodeID{m.o.Self}) || p.Leader != m.o.Self {
+	p := idOf(h, hp.index).Of(m.o.Meta.Topic(h.Name))
+	if p == nil || h.Held(hp.index) != hp || condition(hp.state.Load()) != damaged || !slices.Equal(p.ISR, []meta.NodeID{m.o.Self}) || p.Leader != m.o.Self {
 		return nil
 	}
 	return p
@@ -341,9 +340,9 @@ func (m *repairer) batchesHere(ctx context.Context, a batchesArgs) (piece repair
 	case <-ctx.Done():
 		return piece, context.Cause(ctx)
 	}
-	err = m.asides.each(func(t *meta.Topic, i int, name string) {
+	err = m.asides.Each(func(t *meta.Topic, i int, name string) {
 		if len(piece.Bytes) == 0 && t != nil && t.Incarnation == a.Incarnation && i == a.Partition {
-			c := m.finder.InDir(m.life.ctx, m.o.FS, filepath.Join(m.asides.dirs.Quarantine(), name))
+			c := m.finder.InDir(m.life.ctx, m.o.FS, filepath.Join(m.dirs.Quarantine(), name))
 			piece = c.Answer(ctx, a.Wanted)
 		}
 	})

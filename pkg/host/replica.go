@@ -25,7 +25,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch marked, err := rs.suspects.marked(h, t, i, names, replica.Recovery()); {
+	switch marked, err := rs.suspects.Marked(h.fs, t, i, names, replica.Recovery()); {
 	case err != nil:
 		return nil, errors.Join(err, replica.Close())
 	case state != intact:
@@ -49,7 +49,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
 	lo.CommittedMayBeLost = rs.committedMayBeLost(t, i)
 	lo.OnDisk, lo.Names = rs.onDisk.Load(), names
-	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
+	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.Mark(h.fs, t, i, r) }
 	full := rs.disk.Brimful
 	lo.OnRefused, lo.OnExcess = rs.onRefusal(h, i), h.Disk.Excess
 	if h.fs != rs.o.FS {
@@ -65,7 +65,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			rs.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
 		},
-		Yield:     func(term *coord.Term, y coord.Yield) { rs.suspects.yield(h, i, y) },
+		Yield:     func(term *coord.Term, y coord.Yield) { rs.suspects.Yield(idOf(h, i), y) },
 		Activated: rs.terms.activate,
 		Stalled: func(follower meta.NodeID, since time.Time, why string) {
 			k := stall.Key{Kind: stall.Follower, Topic: t.Name, Partition: i, Node: follower}

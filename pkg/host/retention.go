@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/quota"
 )
 
@@ -38,7 +39,7 @@ type retention struct {
 	log    *slog.Logger
 	topics *Topics
 	disk   *diskspace.Space
-	asides *asides
+	asides *quarantine.Asides
 	steady age.Steady  // the clock of retention
 	state  *meta.State // as of the beginning of a round
 }
@@ -48,7 +49,7 @@ type retention struct {
 // has stayed so for age.StepTrust.
 func (r *retention) all() {
 	r.state = r.o.Meta.View()
-	r.asides.release()
+	r.asides.Release()
 	moment := time.Now()
 	now := time.Unix(0, r.steady.Read(moment, r.o.WallClock(moment)))
 	r.topics.EachHeld(func(h *Topic, hp *Held) {

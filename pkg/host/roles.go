@@ -22,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/positions"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -115,7 +116,7 @@ type roles struct {
 	isr        *proposer
 	leavers    *leavers
 	quarantine *Quarantine
-	suspects   *suspicion
+	suspects   *quarantine.Suspects
 	budget     *coord.Budget // of uncommitted bytes, for all terms
 	credits    *coord.Credits
 	catchUp    *replication.CatchUp // of replicas that are not in sync, shared by all terms

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -49,7 +51,7 @@ func (q *Quarantine) openedPositions(h *Topic, hp *Held, v coord.View, err error
 		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
 	})
 	// The other may have the same problem and transfer in turn.
-	if now := time.Now(); up && now.Sub(hp.handedOn) >= transferAwayRetry {
+	if now := time.Now(); up && now.Sub(hp.handedOn) >= quarantine.Retry {
 		hp.handedOn = now
 		q.transferAway(h, hp.index)
 	}
@@ -72,14 +74,8 @@ func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 // They are retried.
 type roleErrors struct {
 	mu      sync.Mutex // guards the fields below
-	all     map[roleKey]error
-	appends map[roleKey]appendRefusal
-}
-
-type roleKey struct {
-	topic       string
-	incarnation meta.Incarnation
-	partition   int
+	all     map[controller.PartitionID]error
+	appends map[controller.PartitionID]appendRefusal
 }
 
 // set sets the reason of a replica; nil means that it has its role. It reports whether a failure
@@ -87,7 +83,7 @@ type roleKey struct {
 func (r *roleErrors) set(h *Topic, partition int, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := roleKey{h.Name, h.Incarnation, partition}
+	key := idOf(h, partition)
 	_, failed := r.all[key]
 	if err == nil {
 		delete(r.all, key)
@@ -103,7 +99,7 @@ func (r *roleErrors) topics() []string {
 	defer r.mu.Unlock()
 	var names []string
 	for key := range r.all {
-		names = append(names, key.topic)
+		names = append(names, key.Topic)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -113,14 +109,16 @@ func (r *roleErrors) topics() []string {
 func (r *roleErrors) reason(h *Topic, partition int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all[roleKey{h.Name, h.Incarnation, partition}]
+	return r.all[idOf(h, partition)]
 }
 
 // forget drops the reasons of a topic.
 func (r *roleErrors) forget(h *Topic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.all, func(key roleKey, _ error) bool { return key.topic == h.Name && key.incarnation == h.Incarnation })
+	maps.DeleteFunc(r.all, func(key controller.PartitionID, _ error) bool {
+		return key.Topic == h.Name && key.Incarnation == h.Incarnation
+	})
 }
 
 // list returns these replicas as TOPIC/PARTITION, sorted: those that the metadata names as leaders,
@@ -135,12 +133,12 @@ func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (lea
 		}
 	}
 	for _, key := range keys {
-		t := topic(key.topic)
-		if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
+		p := key.Of(topic(key.Topic))
+		if p == nil {
 			continue
 		}
-		name := key.topic + "/" + strconv.Itoa(key.partition)
-		if t.Partitions[key.partition].Leader == self {
+		name := key.Topic + "/" + strconv.Itoa(key.Partition)
+		if p.Leader == self {
 			leaders = append(leaders, name)
 		} else {
 			others = append(others, name)
@@ -180,9 +178,7 @@ func (q *Quarantine) reasons() []health.Reason {
 	slices.Sort(refusing)
 	add("data_lost", "partitions whose only in-sync replica lost its data directory, see `brokerctl partition repair`", lost)
 	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages", refusing)
-	if waiting := q.asides.waiting.Load(); waiting != nil {
-		add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", *waiting)
-	}
+	add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", q.Asides.Waiting())
 	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)
 	return reasons
 }
@@ -198,12 +194,12 @@ type appendRefusal struct {
 
 // refused records that the file system refused an append, and reports whether that is new, and whether
 // it is time to hand the partition on: when it was new, no other replica may have been in sync.
-func (r *roleErrors) refused(key roleKey, now time.Time) (first, handle bool) {
+func (r *roleErrors) refused(key controller.PartitionID, now time.Time) (first, handle bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.appends, func(_ roleKey, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
+	maps.DeleteFunc(r.appends, func(_ controller.PartitionID, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
 	x, known := r.appends[key]
-	if handle = now.Sub(x.handled) >= transferAwayRetry; handle {
+	if handle = now.Sub(x.handled) >= quarantine.Retry; handle {
 		x.handled = now
 	}
 	x.last = now
@@ -219,7 +215,7 @@ func (rs *roles) onRefusal(h *Topic, i int) func(error) {
 			rs.disk.Deny(err)
 			return
 		}
-		first, handle := rs.quarantine.failures.refused(roleKey{h.Name, h.Incarnation, i}, time.Now())
+		first, handle := rs.quarantine.failures.refused(idOf(h, i), time.Now())
 		if !handle {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -84,6 +85,11 @@ func (h *Topic) Led(i int) *Led {
 		}
 	}
 	return nil
+}
+
+// idOf identifies partition i of a topic.
+func idOf(h *Topic, i int) controller.PartitionID {
+	return controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: i}
 }
 
 // hold sets the replica of partition i; nil: none.

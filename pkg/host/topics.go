@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -72,6 +73,14 @@ func (ts *Topics) Lookup(name string) *Topic {
 		return nil
 	}
 	return h.(*Topic)
+}
+
+// log returns the log of a replica on this node, or nil.
+func (ts *Topics) log(topic string, i int) *commitlog.Log {
+	if h := ts.Lookup(topic); h != nil && h.Held(i) != nil {
+		return h.Held(i).Replica.Log()
+	}
+	return nil
 }
 
 // Hosted returns the topics on this node, sorted by name.
@@ -151,12 +160,8 @@ func (ts *Topics) HandleReplication(by vfs.Gatherer, _ meta.NodeID, kind uint8, 
 
 // leads reports whether the metadata on this node names it as leader of a partition in an epoch.
 func (ts *Topics) leads(h *Topic, i int, epoch seq.Epoch) bool {
-	t := ts.o.Meta.Topic(h.Name)
-	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
-		return false
-	}
-	p := &t.Partitions[i]
-	return p.Leader == ts.o.Self && p.Epoch == epoch
+	p := idOf(h, i).Of(ts.o.Meta.Topic(h.Name))
+	return p != nil && p.Leader == ts.o.Self && p.Epoch == epoch
 }
 
 // newTopic returns a topic without replicas.

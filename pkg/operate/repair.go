@@ -21,7 +21,7 @@ type nodeCopies struct {
 var askCopies = question[copyArgs, nodeCopies]{"copies", func(o *Node, _ context.Context, a copyArgs) (nodeCopies, error) {
 	out := nodeCopies{Live: api.RepairCopy{Damage: []api.DamageRange{}}}
 	var err error
-	if out.SetAside, err = o.host.Quarantine.SetAside(a.PartitionID); err != nil {
+	if out.SetAside, err = o.host.Quarantine.Asides.Of(a.PartitionID); err != nil {
 		return out, err
 	}
 	hp, err := o.replicaHere(a.PartitionID)
@@ -45,7 +45,7 @@ type repairArgs struct {
 
 var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *Node, _ context.Context, a repairArgs) (forward.Nothing, error) {
 	if a.Discard != "" {
-		return forward.Nothing{}, o.host.Quarantine.Discard(a.PartitionID, a.Discard)
+		return forward.Nothing{}, o.host.Quarantine.Asides.Discard(a.PartitionID, a.Discard)
 	}
 	hp, err := o.replicaHere(a.PartitionID)
 	if err != nil {

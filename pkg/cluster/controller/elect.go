@@ -59,6 +59,14 @@ type PartitionID struct {
 	Partition   int
 }
 
+// Of returns the partition in the metadata of its topic, or nil.
+func (id PartitionID) Of(t *meta.Topic) *meta.Partition {
+	if t == nil || t.Incarnation != id.Incarnation || id.Partition >= len(t.Partitions) {
+		return nil
+	}
+	return &t.Partitions[id.Partition]
+}
+
 // TroubleKind is the kind of a problem that needs an operator.
 type TroubleKind string
 
