@@ -30,7 +30,6 @@ var longDocs = map[string]int{
 	"pkg/client":    90,  // for programs outside
 	"pkg/meta":      121, // the commands, each a type
 	"pkg/channel":   63,  // queries of a State beyond its 25 methods
-	"pkg/topic":     55,  // likewise of a Partition and a Channel
 }
 
 func TestEachRoomHasPromisesAndAStartingPoint(t *testing.T) {

@@ -3,6 +3,7 @@ package channel
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/keyorder"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -73,6 +74,9 @@ type Counts struct {
 	Barred    int64  // part of Depth: waiting for others with their key, or for their keys to be known
 	BackedOff uint64 // deferred by the backoff
 }
+
+// Totals returns what the channel has received and finished.
+func (c Counts) Totals() flow.Totals { return flow.Totals{In: c.Messages, Out: c.Finished} }
 
 // Counts returns the channel's statistics at a committed end.
 func (s *State) Counts(end seq.Offset) Counts {

@@ -247,18 +247,18 @@ func (s *Subscription) AtHand() bool {
 		return false
 	}
 	for _, k := range set.local {
-		if !topic.Waits(k.Consumer) && !topic.AtHand(k.Consumer) || k.gone.Load() {
+		if !k.Waits() && !k.AtHand() || k.gone.Load() {
 			return false
 		}
 	}
-	return slices.ContainsFunc(set.local, func(k *localSource) bool { return topic.AtHand(k.Consumer) })
+	return slices.ContainsFunc(set.local, func(k *localSource) bool { return k.AtHand() })
 }
 
 // Waits reports that Take found nothing although there was capacity, and nothing has arrived since.
 // Wake is called when something does, so an answer need not be followed by a Take.
 func (s *Subscription) Waits() bool {
 	set := s.Sources.Load()
-	return len(set.Relays) == 0 && !slices.ContainsFunc(set.local, func(k *localSource) bool { return !topic.Waits(k.Consumer) })
+	return len(set.Relays) == 0 && !slices.ContainsFunc(set.local, func(k *localSource) bool { return !k.Waits() })
 }
 
 // consumes reports whether the client takes messages, as known on this node: it reads and has

@@ -56,7 +56,7 @@ func List(p *topic.Partition, c *topic.Channel, page channel.DeferredPage) Page 
 	page.Max = min(max(page.Max, 0), MaxPage)
 	var pending []channel.Pending
 	var out Page
-	topic.Look(c, func(s *channel.State) { pending, out.Total = channel.DeferralsOf(s).List(page) })
+	c.Look(func(s *channel.State) { pending, out.Total = channel.DeferralsOf(s).List(page) })
 	out.Messages = make([]Message, len(pending))
 	for i, m := range pending {
 		out.Messages[i] = Message{Offset: m.Offset, Due: m.Due, Attempts: m.Attempts, Why: whyOf(m), Bytes: -1}
@@ -137,7 +137,7 @@ func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb,
 	}
 	offsets := of.Offsets
 	if len(offsets) == 0 {
-		topic.Look(c, func(s *channel.State) { offsets = channel.DeferralsOf(s).In(of.Window) })
+		c.Look(func(s *channel.State) { offsets = channel.DeferralsOf(s).In(of.Window) })
 	}
 	for some := range slices.Chunk(offsets, atOnce) {
 		if err := ctx.Err(); err != nil {
@@ -146,8 +146,8 @@ func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb,
 		var done []seq.Offset
 		do := func(s *channel.State) { done = act(channel.DeferralsOf(s), some) }
 		if dry {
-			topic.Look(c, do)
-		} else if err := topic.Change(c, do); err != nil {
+			c.Look(do)
+		} else if err := c.Operator().Change(do); err != nil {
 			return d, err
 		}
 		d.Count += len(done)

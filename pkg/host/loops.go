@@ -232,7 +232,7 @@ func measure(topics []*Topic, now time.Time) {
 	for _, h := range topics {
 		for _, lp := range h.AllLed() {
 			for _, c := range lp.Part.Channels() {
-				topic.Measure(c, now)
+				c.Measure(now)
 			}
 		}
 	}

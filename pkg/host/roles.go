@@ -353,9 +353,7 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 // adopt applies the metadata of a topic's channels, with the cluster's defaults. A failure of one
 // channel does not affect the others.
 func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
-	lp.Part.SetPaused(t.Paused)
-	topic.SetTTL(lp.Part, t.Config.TTL)
-	topic.SetTracing(lp.Part, t.Config.Trace)
+	lp.Part.Configure(topic.Settings{Paused: t.Paused, TTL: t.Config.TTL, Trace: t.Config.Trace})
 	errs := []error{lp.setWindow(&t.Config)}
 	for _, c := range channelsOf(t) {
 		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Order: c.Order, Paused: c.Paused, First: c.First, Filter: c.Filter, Former: c.FormerVersions()}); err != nil {

@@ -260,7 +260,7 @@ func (h *Topic) Offer(lp *Led, o topic.Offered) error {
 // govern applies a channel's policy of the metadata, with the cluster's defaults.
 func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) {
 	p := meta.PolicyOf(t, c.Name(), defaults)
-	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), topic.VersionOf(c), p.Rate, time.Now()))
+	topic.RetriesOf(c).SetPolicy(p, h.Rates.Of(c.Name(), c.Version(), p.Rate, time.Now()))
 }
 
 // Serves reports whether a partition of a topic that is led here has a channel.

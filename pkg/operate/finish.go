@@ -8,7 +8,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // finishArgs asks the leader of a partition to finish a message.
@@ -26,12 +25,9 @@ var askFinish = question[finishArgs, api.PeekState]{"finish", func(o *Node, ctx 
 	if log := part.Log(); a.Offset < log.Start() || a.Offset >= log.CommittedEnd() {
 		return "", fmt.Errorf("%s/%d offset %d: %w", a.Topic, a.Partition, a.Offset, failure.MessageNotFound)
 	}
-	var was channel.MessageState
-	if err := topic.Move(c, func(s *channel.State) { was = channel.FinishAny(s, a.Offset) }); err != nil {
+	was, err := c.Operator().Finish(a.Offset)
+	if err != nil {
 		return "", err
-	}
-	if was != channel.Finished {
-		topic.EndedBy(c, a.Offset, "an operator")
 	}
 	return stateWords[was], part.Flush(ctx)
 }}
@@ -56,5 +52,5 @@ func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Of
 		return err
 	}
 	end = min(end, part.Log().CommittedEnd())
-	return topic.Move(c, func(s *channel.State) { s.Skip(from, end) })
+	return c.Operator().Move(func(s *channel.State) { s.Skip(from, end) })
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -30,7 +29,7 @@ var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ 
 					continue
 				}
 				if n := c.Stats(); n.Depth > 0 && !n.Paused {
-					found = append(found, c.Flow.Suspect(now, h.Name+"/"+c.Name(), n.Depth, topic.TotalsOf(n.Counts)))
+					found = append(found, c.Flow.Suspect(now, h.Name+"/"+c.Name(), n.Depth, n.Totals()))
 				}
 			}
 		}

@@ -112,7 +112,7 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 				Exhausted: n.Exhausted, Expired: n.Lapsed, BackingOff: n.Waiting, RateLimited: n.Limited,
 				BackedOffTotal: n.BackedOff, DeadLetteredTotal: c.Failed.DeadLettered(), DroppedTotal: c.Failed.Dropped(),
 			},
-			Paused: n.Paused, LastConsumer: n.LastConsumer, LeftAt: n.LeftAt.UTC(), Latency: n.Latency, Rates: c.Flow.Rates(now, topic.TotalsOf(n.Counts)),
+			Paused: n.Paused, LastConsumer: n.LastConsumer, LeftAt: n.LeftAt.UTC(), Latency: n.Latency, Rates: c.Flow.Rates(now, n.Totals()),
 			Partitions: []api.ChannelPartition{placeIn(lp, string(t.Partitions[lp.Index].Leader), &n, c.Spins.At(now))},
 		}
 		if at, ok := lp.Part.OldestAt(c); ok {

@@ -179,9 +179,6 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	return c.armLocked()
 }
 
-// VersionOf returns the version of a channel: a later one of its name has a higher one. 0: it is ephemeral.
-func VersionOf(c *Channel) uint64 { return c.version }
-
 // HasVersion reports whether messages that are addressed to a version of a channel are for this one.
 func (c *Channel) HasVersion(to uint64) bool {
 	return to == c.version || slices.Contains(*c.former.Load(), to)

@@ -262,14 +262,14 @@ func TestNumbersWhileMessagesAreHidden(t *testing.T) {
 	if before.Messages != 3 {
 		t.Fatalf("%d messages, want 3", before.Messages)
 	}
-	b.p.SetPaused(true)
+	b.p.Configure(Settings{Paused: true})
 	late := Message{Body: []byte("late"), Delay: time.Hour}
 	soon := Message{Body: []byte("soon"), Delay: time.Second}
 	b.publishAll([]Message{addressed("x", 1, 0), addressed("y", 1, 1), late, soon, {Body: []byte("d")}})
 	if n := other.Stats(); n.Messages != 3 || n.Depth != 3 || n.Deferred != 2 {
 		t.Errorf("while the topic is paused: %+v, want 3 messages that wait", n.Counts)
 	}
-	b.p.SetPaused(false)
+	b.p.Configure(Settings{Paused: false})
 	if n := other.Stats(); n.Messages != 6 || n.Depth != 4 || n.Deferred != 2 {
 		t.Errorf("afterwards: %+v, want 6 messages of which 4 wait", n.Counts)
 	}

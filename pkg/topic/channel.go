@@ -9,7 +9,6 @@ import (
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -97,6 +96,9 @@ func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *ch
 	return c
 }
 
+// Version distinguishes the channel from others of its name: a later one has a higher version. 0: it is ephemeral.
+func (c *Channel) Version() uint64 { return c.version }
+
 // Name returns the channel's name.
 func (c *Channel) Name() string { return c.name }
 
@@ -177,62 +179,7 @@ func (c *Channel) Configure(o ChannelOptions) {
 // replicas.
 func (c *Channel) Seek(o seq.Offset) error {
 	o = min(max(o, c.p.o.Log.Start()), c.p.o.Log.CommittedEnd())
-	return c.move(func(s *channel.State) { s.Seek(o) })
-}
-
-// moveTimeout bounds how long a move waits for other replicas.
-const moveTimeout = 5 * time.Second
-
-// errNotQuiescent is returned by Seek and Empty when other replicas do not store a finished message in time.
-var errNotQuiescent = fate.Refuse("waiting for in-sync replicas to store finished messages")
-
-// move applies an operator's change that may move the channel back. It waits for finishes that are
-// being replicated, which would move the channel forward again after it.
-func (c *Channel) move(f func(*channel.State)) error {
-	if err := c.quiesce(); err != nil {
-		c.change(func(*channel.State) { c.movers.n-- })
-		return err
-	}
-	moves := c.p.keeper.NextMove()
-	c.change(func(s *channel.State) {
-		f(s)
-		c.recorder.Restart() // what is known of before the move is not continued
-		c.moves = moves
-		c.movers.n--
-	})
-	return c.p.keeper.Store()
-}
-
-// quiesce waits until no message is held, and prevents deliveries until its caller, now a mover, is done.
-func (c *Channel) quiesce() error {
-	limit := time.NewTimer(moveTimeout)
-	defer limit.Stop()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.movers.n++
-	for c.state.Held() > 0 && c.closed == nil {
-		settled := c.movers.wait()
-		c.mu.Unlock()
-		var err error
-		select {
-		case <-settled:
-		case <-limit.C:
-			err = errNotQuiescent
-		}
-		c.mu.Lock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Channel) deferFor(o seq.Offset, now time.Time, delay time.Duration) {
-	c.mu.Lock()
-	c.state.Defer(o, now, delay)
-	arm := c.armLocked()
-	c.mu.Unlock()
-	c.arm(arm)
+	return c.Operator().Move(func(s *channel.State) { s.Seek(o) })
 }
 
 // change applies an operator's change to the state and wakes all consumers.
@@ -395,7 +342,7 @@ func (c *Channel) Disconnect(reason error) {
 	all := append([]*Consumer(nil), c.consumers...)
 	c.mu.Unlock()
 	for _, k := range all {
-		k.ended(reason)
+		k.o.Ended(reason)
 	}
 }
 
@@ -414,6 +361,6 @@ func (c *Channel) close(reason error) {
 	c.waiters.Store(0)
 	c.mu.Unlock()
 	for _, k := range all {
-		k.ended(reason)
+		k.o.Ended(reason)
 	}
 }

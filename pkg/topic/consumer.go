@@ -66,6 +66,13 @@ type undo struct {
 	sort    []misplaced  // for other consumers
 }
 
+// returned adds messages that are to be taken again.
+func (u *undo) returned(rest []channel.Delivery) {
+	for _, t := range rest {
+		u.back = append(u.back, t.Offset)
+	}
+}
+
 type lateMessage struct {
 	offset seq.Offset
 	rest   time.Duration // rest of its delay
@@ -82,18 +89,17 @@ func serve(k *Consumer) {
 
 // AtHand reports whether Take would find the next message of a strict channel without reading the
 // log. Call it from the goroutine that may call Take.
-func AtHand(k *Consumer) bool { return k.at.Holds(k.ch.Floor()) }
+func (k *Consumer) AtHand() bool { return k.at.Holds(k.ch.Floor()) }
 
-// Waits reports that a consumer's last Take found nothing, and nothing has arrived for it since. It
+// Waits reports that the last Take found nothing, and nothing has arrived for the consumer since. It
 // is woken when something does.
-func Waits(k *Consumer) bool { return k.waits.Load() }
+func (k *Consumer) Waits() bool { return k.waits.Load() }
 
 func (k *Consumer) unfinished(o seq.Offset) {
 	if k.o.Unfinished != nil {
 		k.o.Unfinished(o, failure.FinNotStored)
 	}
 }
-func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
 
 // Owner returns the Owner of its options.
 func (k *Consumer) Owner() any { return k.o.Owner }
@@ -287,7 +293,7 @@ func (k *Consumer) emitTaken(now time.Time, emit func(*Delivery) error) (sent in
 			k.probe.Begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
 		}
 		if err := emit(&d); err != nil {
-			k.markReturned(k.taken[i:])
+			k.undo.returned(k.taken[i:])
 			return sent, err
 		}
 		tracer.delivered(k, &d, delay)
@@ -341,7 +347,7 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		}
 		p.o.Damaged(damaged)
 		if intact {
-			k.markReturned(rest)
+			k.undo.returned(rest)
 			return nil
 		}
 		for _, t := range rest {
@@ -353,14 +359,8 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		}
 		return nil
 	}
-	k.markReturned(rest)
+	k.undo.returned(rest)
 	return err
-}
-
-func (k *Consumer) markReturned(rest []channel.Delivery) {
-	for _, t := range rest {
-		k.undo.back = append(k.undo.back, t.Offset)
-	}
 }
 
 // reportUndelivered reports to the channel the messages that were taken and not delivered.

@@ -26,19 +26,19 @@ func TestSampleRateIsAPercentage(t *testing.T) {
 func TestWokenConsumerDoesNotWait(t *testing.T) {
 	b := newBench(t)
 	k := b.join(b.channel("c", 1))
-	if Waits(k.Consumer) {
+	if k.Consumer.Waits() {
 		t.Error("a consumer waits before its first Take")
 	}
 	want(t, "nothing", k.take(1, b.now), "")
-	if !Waits(k.Consumer) {
+	if !k.Consumer.Waits() {
 		t.Error("a consumer that found nothing does not wait")
 	}
 	b.publish("a")
-	if Waits(k.Consumer) {
+	if k.Consumer.Waits() {
 		t.Error("a consumer waits though it was woken")
 	}
 	want(t, "what woke it", k.take(1, b.now), "a")
-	if Waits(k.Consumer) {
+	if k.Consumer.Waits() {
 		t.Error("a consumer that takes waits")
 	}
 }

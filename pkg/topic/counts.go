@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
-	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -61,13 +60,13 @@ func (k *Consumer) UndoDeliveries(unseen func(seq.Offset) bool) {
 	c.wakeFor(n)
 }
 
-// Measure records a channel's current totals in its Flow.
-func Measure(c *Channel, now time.Time) {
+// Measure records the channel's current totals in its Flow.
+func (c *Channel) Measure(now time.Time) {
 	end := c.p.visibleEnd()
 	c.mu.Lock()
 	n, paused := countsLocked(c, end), c.state.Paused()
 	c.mu.Unlock()
-	t := TotalsOf(n)
+	t := n.Totals()
 	t.Waiting = n.Depth > 0 && !paused
 	c.Flow.Observe(now, t)
 }
@@ -79,9 +78,4 @@ func countsLocked(c *Channel, end seq.Offset) channel.Counts {
 	c.messages = max(c.messages, n.Messages)
 	n.Messages = c.messages
 	return n
-}
-
-// TotalsOf returns what a channel with the given counts has received and finished.
-func TotalsOf(n channel.Counts) flow.Totals {
-	return flow.Totals{In: n.Messages, Out: n.Finished}
 }

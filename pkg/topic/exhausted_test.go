@@ -14,7 +14,7 @@ import (
 // attempts returns the state of a message in a channel, and its number of
 // deliveries.
 func attempts(c *Channel, r *reader, body string) (channel.MessageState, uint16) {
-	return c.stateOf(r.got[body])
+	return stateOf(c, r.got[body])
 }
 
 func (r *reader) requeue(now time.Time, delay time.Duration, bodies ...string) {
@@ -240,4 +240,9 @@ func TestExhaustedMessageNamesWhatItReplaces(t *testing.T) {
 	if got["a"] != [2]seq.Offset{3, 0} || got["b"] != [2]seq.Offset{1, 1} {
 		t.Errorf("offsets and origins %v", got)
 	}
+}
+
+func stateOf(c *Channel, o seq.Offset) (state channel.MessageState, attempts uint16) {
+	c.Look(func(s *channel.State) { state, attempts = s.StateOf(o) })
+	return state, attempts
 }

@@ -13,7 +13,7 @@ func TestExpiredMessagesAreNotDelivered(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	r := b.join(c)
-	SetTTL(b.p, 10*time.Minute)
+	b.p.Configure(Settings{TTL: 10 * time.Minute})
 	b.publishAll([]Message{
 		{Body: []byte("short"), TTL: time.Minute},
 		{Body: []byte("usual")},
@@ -162,7 +162,7 @@ func TestExpiredMessagesUseUpNoRate(t *testing.T) {
 func TestMovedMessageLivesAsLongAsItsOrigin(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"its own": time.Hour, "the topic's": 0} {
 		b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
-		SetTTL(b.p, time.Hour)
+		b.p.Configure(Settings{TTL: time.Hour})
 		c := b.channel("c", 1)
 		r := b.join(c)
 		b.publishAll([]Message{{Body: []byte("a"), TTL: ttl}})
@@ -203,7 +203,7 @@ func TestMovedMessageIsAsOldAsItsOrigin(t *testing.T) {
 			b.now = b.now.Add(9 * time.Minute)
 		}
 		move()
-		SetTTL(b.p, time.Hour)
+		b.p.Configure(Settings{TTL: time.Hour})
 		if again {
 			move()
 		}

@@ -71,7 +71,7 @@ func (s *story) flush() {
 	s.line.auto = false
 	for _, w := range s.watched {
 		for o := range w.said { // possibly to a leader that has failed since
-			if at, _ := w.c.stateOf(seq.Offset(o)); at == channel.Finished {
+			if at, _ := stateOf(w.c, seq.Offset(o)); at == channel.Finished {
 				w.settled[o] = true
 			}
 		}
@@ -174,7 +174,7 @@ func (s *story) step() error {
 		}
 		for _, w := range s.watched {
 			w.c.Tick(s.now)
-			w.flying = slices.DeleteFunc(w.flying, func(o int) bool { _, n := w.c.stateOf(seq.Offset(o)); return n == 0 })
+			w.flying = slices.DeleteFunc(w.flying, func(o int) bool { _, n := stateOf(w.c, seq.Offset(o)); return n == 0 })
 		}
 	case n < 91:
 		s.note("checkpoint")

@@ -79,7 +79,7 @@ func TestDamagedMessageIsLeftToIntactReplica(t *testing.T) {
 		b.p.Gate.Wake()
 		want(t, "later", r.take(9, t0), "")
 		r.finish("first")
-		if at, attempts := c.stateOf(1); c.Floor() != 1 || at != channel.Ready || attempts != 0 {
+		if at, attempts := stateOf(c, 1); c.Floor() != 1 || at != channel.Ready || attempts != 0 {
 			t.Errorf("floor %d, the damaged message is in state %d after %d attempts", c.Floor(), at, attempts)
 		}
 	}

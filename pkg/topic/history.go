@@ -14,9 +14,9 @@ type Place struct {
 	Skipped     int64            // unfinished messages that would not be delivered
 }
 
-// PlaceOf returns the position of a channel and the effect of a move to target; nil means the
-// end.
-func PlaceOf(c *Channel, target *seq.Offset) Place {
+// Place returns the position of the channel and the effect of a move to target; nil means the end.
+func (x Operator) Place(target *seq.Offset) Place {
+	c := x.c
 	start, end := c.p.o.Log.Start(), c.p.o.Log.CommittedEnd()
 	visible, now := c.p.visibleEnd(), c.p.o.Now()
 	c.mu.Lock()

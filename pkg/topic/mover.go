@@ -74,15 +74,19 @@ func (v *mover) move(list []moving) {
 // copyOf returns a copy of a message that its channel has not finished, if the message has no
 // order.
 func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Message, bool) {
-	state, attempts := from.c.stateOf(from.offset)
 	rest := time.Duration(0)
 	if !from.due.IsZero() {
 		if rest = from.due.Sub(now); rest <= 0 {
 			return Message{}, false // it is delivered in place
 		}
 	}
+	var state channel.MessageState
+	var attempts uint16
 	ordered := false // its order may have changed by now
-	Look(from.c, func(s *channel.State) { ordered = channel.Confirms(s, from.offset) })
+	from.c.Look(func(s *channel.State) {
+		state, attempts = s.StateOf(from.offset)
+		ordered = channel.Confirms(s, from.offset)
+	})
 	if state == channel.Finished || ordered || !movable(from.c) || from.offset < v.p.o.Log.Start() {
 		return Message{}, false
 	}

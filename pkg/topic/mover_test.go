@@ -83,7 +83,7 @@ func TestOrderedAndEphemeralRequeuesAreNotAppendedAgain(t *testing.T) {
 	for _, c := range []*Channel{brief, ordered, spent, paused} {
 		r := b.join(c)
 		want(t, c.Name(), r.take(1, t0), "a")
-		b.p.SetPaused(c == paused)
+		b.p.Configure(Settings{Paused: c == paused})
 		if err := r.Requeue(0, t0, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestMoveHidesNoMessage(t *testing.T) {
 	if err := r.Requeue(0, t0, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b.p.SetPaused(true)
+	b.p.Configure(Settings{Paused: true})
 	b.p.mover.move([]moving{{c, 0, t0.Add(time.Minute)}})
 	b.now = t0.Add(2 * time.Minute)
 	c.Tick(b.now)

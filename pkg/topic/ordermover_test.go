@@ -46,7 +46,7 @@ func TestPendingMoveIsCancelledWhenOrderBegins(t *testing.T) {
 		if moves != (order == policy.Unordered) {
 			t.Errorf("with order %q a message is moved: %v", order, moves)
 		}
-		if at, _ := c.stateOf(0); at != channel.Deferred {
+		if at, _ := stateOf(c, 0); at != channel.Deferred {
 			t.Errorf("with order %q it is %v", order, at)
 		}
 	}

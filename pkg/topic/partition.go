@@ -17,6 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/positions"
 	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/sampling"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -175,9 +176,6 @@ func (p *Partition) Serve(out Log) {
 	p.keeper.Serve(out)
 }
 
-// SetTTL sets the default time to live of messages; 0 means unlimited.
-func SetTTL(p *Partition, d time.Duration) { p.ttl.Store(int64(d)) }
-
 // Checkpoint stores the positions if any changed since the last call, and shares them without
 // waiting for the other replicas. After an error the previously stored version is intact and the
 // next call retries.
@@ -319,14 +317,27 @@ func listOf(channels map[string]*Channel) *[]*Channel {
 	return new(slices.Collect(maps.Values(channels)))
 }
 
-// SetPaused hides messages published from now on from the channels, or shows all again. Setting the
-// current value changes nothing.
-func (p *Partition) SetPaused(paused bool) {
+// Settings are what a partition applies of the metadata of its topic.
+type Settings struct {
+	Paused bool          // messages published from now on are hidden from the channels
+	TTL    time.Duration // default time to live of messages; 0: unlimited
+	Trace  string        // which messages are traced, in the form of sampling.ParseRule
+}
+
+// Configure applies settings. Unchanged ones cost nothing.
+func (p *Partition) Configure(s Settings) {
+	p.ttl.Store(int64(s.TTL))
+	// If a newer program accepted a rule that this one cannot read, the current one is kept.
+	if r, err := sampling.ParseRule(s.Trace); err == nil {
+		if now := p.trace.Load(); now == nil || now.Rule() != r.String() {
+			p.trace.Store(p.o.Trace.Under(r))
+		}
+	}
 	was := p.pausedAt.Load() != notPaused
 	switch {
-	case paused == was:
+	case s.Paused == was:
 		return
-	case paused:
+	case s.Paused:
 		p.pausedAt.Store(uint64(p.o.Log.CommittedEnd()))
 	default:
 		p.pausedAt.Store(notPaused)
@@ -427,8 +438,9 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 		if tr := p.trace.Load(); tr != nil {
 			tr.Step(&trace.Step{What: trace.Deferred, Offset: o, Delay: rest, At: now})
 		}
+		late := arrival{offset: o, due: now.Add(rest)}
 		for _, c := range channels {
-			c.deferFor(o, now, rest)
+			c.arm(late.notify(c, now, false))
 		}
 	}
 }

@@ -368,13 +368,13 @@ func TestPausedTopicAcceptsAndDeliversNothing(t *testing.T) {
 	c := b.channel("c", 1)
 	r := b.join(c)
 	b.publish("before")
-	b.p.SetPaused(true)
+	b.p.Configure(Settings{Paused: true})
 	b.publish("during")
 	want(t, "paused", r.take(9, t0), "before")
 	if n := b.p.Counts().Pending; n != 1 {
 		t.Errorf("pending %d, want 1", n)
 	}
-	b.p.SetPaused(false)
+	b.p.Configure(Settings{Paused: false})
 	want(t, "resumed", r.take(9, t0), "during")
 }
 
@@ -382,12 +382,12 @@ func TestEmptyOfPausedTopicDropsUndelivered(t *testing.T) {
 	b := newBench(t)
 	r := b.join(b.channel("c", 1))
 	b.publish("before")
-	b.p.SetPaused(true)
+	b.p.Configure(Settings{Paused: true})
 	b.publish("during")
 	if err := b.p.Empty(); err != nil {
 		t.Fatal(err)
 	}
-	b.p.SetPaused(false)
+	b.p.Configure(Settings{Paused: false})
 	b.publish("after")
 	want(t, "delivered", r.take(9, t0), "before after")
 }

@@ -13,7 +13,7 @@ func TestDelayedMessageOfPausedTopicDelaysNoOther(t *testing.T) {
 	r := b.join(c)
 	b.publish("before")
 	want(t, "before the pause", r.take(9, b.now), "before")
-	b.p.SetPaused(true)
+	b.p.Configure(Settings{Paused: true})
 	b.publishAll([]Message{{Body: []byte("delayed"), Delay: time.Second}})
 	b.now = b.now.Add(2 * time.Second)
 	c.Tick(b.now)
@@ -21,6 +21,6 @@ func TestDelayedMessageOfPausedTopicDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "requeued", r.take(9, b.now), "before")
-	b.p.SetPaused(false)
+	b.p.Configure(Settings{Paused: false})
 	want(t, "resumed", r.take(9, b.now), "delayed")
 }

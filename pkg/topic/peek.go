@@ -32,7 +32,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 	var seen []Seen
 	for o := from; len(seen) < limit && bytes > 0; {
 		if c != nil {
-			Look(c, func(s *channel.State) { o = channel.Unfinished(s, o) })
+			c.Look(func(s *channel.State) { o = channel.Unfinished(s, o) })
 		}
 		if o >= p.o.Log.CommittedEnd() {
 			break
@@ -54,7 +54,8 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 			}
 			s := Seen{Offset: at, Timestamp: time.Unix(0, b.Timestamp())}
 			if c != nil {
-				if s.State, s.Attempts = c.stateOf(at); s.State == channel.Finished {
+				c.Look(func(x *channel.State) { s.State, s.Attempts = x.StateOf(at) })
+				if s.State == channel.Finished {
 					continue
 				}
 			}
@@ -75,12 +76,6 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 		o = b.End()
 	}
 	return seen, nil
-}
-
-func (c *Channel) stateOf(o seq.Offset) (channel.MessageState, uint16) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.StateOf(o)
 }
 
 // publication is the publish time of the messages of a batch.

@@ -75,8 +75,8 @@ func TestBacklogDoesNotComeInAtAStart(t *testing.T) {
 	c := b.channel("c", 1)
 	rates := func() flow.Rates {
 		b.now = b.now.Add(flow.Every)
-		Measure(c, b.now)
-		return c.Flow.Rates(b.now, TotalsOf(c.Stats().Counts))
+		c.Measure(b.now)
+		return c.Flow.Rates(b.now, c.Stats().Totals())
 	}
 	if r := rates(); r != (flow.Rates{}) {
 		t.Errorf("after a start: %+v", r)

@@ -308,7 +308,7 @@ func TestPausedAndDeletedStatesAreShared(t *testing.T) {
 	s.channel("kept", 1, false)
 	s.channel("deleted", 2, false)
 	s.publish("before")
-	s.p.SetPaused(true)
+	s.p.Configure(Settings{Paused: true})
 	s.publish("during")
 	if err := s.p.RemoveChannel("deleted"); err != nil {
 		t.Fatal(err)
@@ -318,11 +318,11 @@ func TestPausedAndDeletedStatesAreShared(t *testing.T) {
 	}
 	s.line.deliverAll()
 	s.lead(2)
-	s.p.SetPaused(true)
+	s.p.Configure(Settings{Paused: true})
 	r := s.bench().join(s.channel("kept", 1, false))
 	want(t, "while the topic is paused", r.take(9, t0), "before")
 	again := s.bench().join(s.channel("deleted", 9, false))
-	s.p.SetPaused(false)
+	s.p.Configure(Settings{Paused: false})
 	want(t, "a recreated channel", again.take(9, t0), "")
 }
 

@@ -61,7 +61,7 @@ func (s Start) Move(ctx context.Context, c *Channel) error {
 		return err
 	}
 	o = min(max(o, l.Start()), l.CommittedEnd())
-	err = c.move(func(state *channel.State) {
+	err = c.Operator().Move(func(state *channel.State) {
 		if len(c.consumers) == 0 {
 			state.Seek(o)
 		}

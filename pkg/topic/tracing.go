@@ -5,20 +5,9 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
-	"github.com/brokerd/brokerd/pkg/sampling"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
-
-// SetTracing changes which messages of a partition are traced, by a rule in the form of
-// sampling.ParseRule. An unchanged rule costs nothing.
-func SetTracing(p *Partition, text string) {
-	r, err := sampling.ParseRule(text)
-	if now := p.trace.Load(); err != nil || now != nil && now.Rule() == r.String() {
-		return // a newer program accepted a rule that this one cannot read: keep the current one
-	}
-	p.trace.Store(p.o.Trace.Under(r))
-}
 
 // traced records an event of a message that the consumer had. The channel's lock is not held.
 func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
@@ -104,12 +93,5 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	if deferred && rest > 0 {
 		x.What, x.Client, x.Delay = trace.Deferred, "", rest
 		tr.Step(&x)
-	}
-}
-
-// EndedBy records that a message was finished without a consumer.
-func EndedBy(c *Channel, o seq.Offset, whom string) {
-	if tr := c.p.trace.Load(); tr != nil {
-		tr.Step(&trace.Step{What: trace.Finished, Offset: o, Channel: c.name, Note: "by " + whom, At: c.p.o.Now()})
 	}
 }

@@ -14,7 +14,7 @@ func TestEachMessageOfATracedTopicHasItsEvents(t *testing.T) {
 	b := newBench(t)
 	store := trace.Open(trace.Options{FS: vfs.NewMem(), Dir: "trace"})
 	b.p.o.Trace = trace.Source{Store: store, Incarnation: 1, Partition: 3}
-	SetTracing(b.p, "on")
+	b.p.Configure(Settings{Trace: "on"})
 	r := b.join(b.channel("c", 1), func(o *ConsumerOptions) { o.Name = "worker" })
 	b.publish("a", "b", "c", "d")
 	want(t, "taken", r.take(3, b.now), "a b c")

@@ -371,7 +371,7 @@ func (x *work) undone() string {
 		return "" // copies have other offsets
 	}
 	deferred := map[seq.Offset]bool{}
-	topic.Look(c, func(s *channel.State) {
+	c.Look(func(s *channel.State) {
 		for _, o := range channel.DeferralsOf(s).In(channel.Window{}) {
 			deferred[o] = true
 		}
