@@ -48,7 +48,7 @@ func (oneChannel) Current() positions.Snapshot {
 	return positions.Snapshot{Channels: []positions.Channel{{Name: "c", Version: 4, Position: position.Position{
 		Floor:    10,
 		Finished: []position.Range{{From: 12, End: 15}},
-		Deferred: position.DeferralsOf(position.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
+		Deferred: position.NewDeferralSet(position.Deferral{Offset: 20, At: time.Unix(1700000000, 0).UnixNano(), Delay: time.Hour, Attempts: 2}),
 	}}}}
 }
 

@@ -109,7 +109,7 @@ func TestPositionsFollowWallClock(t *testing.T) {
 
 func TestPositionCoversDistantTimes(t *testing.T) {
 	start := time.Unix(0, 0)
-	p := position.Position{Deferred: position.DeferralsOf(
+	p := position.Position{Deferred: position.NewDeferralSet(
 		position.Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, position.Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}
 	s := Restore(p, false, start, 0)
 	if s.Expire(start, nil); s.Counts(2).Deferred != 1 {

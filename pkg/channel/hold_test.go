@@ -91,7 +91,7 @@ func (n naive) position(floor seq.Offset) position.Position {
 			p.Attempted = append(p.Attempted, position.Attempt{Offset: o, Attempts: 1})
 		}
 	}
-	p.Deferred = position.DeferralsOf(later...)
+	p.Deferred = position.NewDeferralSet(later...)
 	return p
 }
 

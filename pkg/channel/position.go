@@ -40,7 +40,7 @@ func (s *State) Position(now time.Time, wall int64) position.Position {
 	}
 	slices.SortFunc(p.Attempted, func(a, b position.Attempt) int { return cmp.Compare(a.Offset, b.Offset) })
 	slices.SortFunc(later, func(a, b position.Deferral) int { return cmp.Compare(a.Offset, b.Offset) })
-	p.Deferred = s.t.far.Set(s.wall).Merge(position.DeferralsOf(later...))
+	p.Deferred = s.t.far.Set(s.wall).Merge(position.NewDeferralSet(later...))
 	if s.held > 0 {
 		for i := range s.t.slots {
 			if s.t.slots[i].place == held {

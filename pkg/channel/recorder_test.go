@@ -156,7 +156,7 @@ func FuzzRestore(f *testing.F) {
 	data, _ := position.Position{
 		Floor:     1000,
 		Finished:  []position.Range{{From: 1001, End: 1005}, {From: 1300, End: 100_000_000}},
-		Deferred:  position.DeferralsOf(position.Deferral{Offset: 1006, At: time.Unix(1700000000, 5).UnixNano(), Delay: 1000, Attempts: 3}, position.Deferral{Offset: 1008, At: math.MaxInt64, Delay: math.MaxInt64, Attempts: 1}),
+		Deferred:  position.NewDeferralSet(position.Deferral{Offset: 1006, At: time.Unix(1700000000, 5).UnixNano(), Delay: 1000, Attempts: 3}, position.Deferral{Offset: 1008, At: math.MaxInt64, Delay: math.MaxInt64, Attempts: 1}),
 		Attempted: []position.Attempt{{Offset: 1000, Attempts: 1}, {Offset: 1007, Attempts: position.MaxAttempts}},
 	}.AppendBinary(nil)
 	f.Add(data)
@@ -183,7 +183,7 @@ func FuzzRestore(f *testing.F) {
 				p.Attempted = append(p.Attempted, position.Attempt{Offset: d.Offset, Attempts: d.Attempts})
 			}
 		}
-		p.Deferred = position.DeferralsOf(deferred...)
+		p.Deferred = position.NewDeferralSet(deferred...)
 		slices.SortFunc(p.Attempted, func(a, b position.Attempt) int { return int(a.Offset) - int(b.Offset) })
 		if diff := cmp.Diff(p, s.Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)

@@ -39,7 +39,7 @@ func TestChangeIsGolden(t *testing.T) {
 
 func TestBadChangesAreRefused(t *testing.T) {
 	for name, c := range map[string]Change{
-		"unmarked and deferred":  {Position{Deferred: DeferralsOf(Deferral{5, 0, 0, 1})}, []Range{{4, 6}}},
+		"unmarked and deferred":  {Position{Deferred: NewDeferralSet(Deferral{5, 0, 0, 1})}, []Range{{4, 6}}},
 		"unmarked and attempted": {Position{Attempted: []Attempt{{5, 1}}}, []Range{{5, 6}}},
 		"unmarked and finished":  {Position{Finished: []Range{{5, 9}}}, []Range{{2, 6}}},
 		"touching ranges":        {Position{}, []Range{{2, 6}, {6, 7}}},

@@ -39,8 +39,8 @@ func (s *DeferralSet) pageCount() (n int) {
 	return n
 }
 
-// DeferralsOf returns the set of the given deferrals, which are sorted by offset.
-func DeferralsOf(list ...Deferral) DeferralSet {
+// NewDeferralSet returns the set of the given deferrals, which are sorted by offset.
+func NewDeferralSet(list ...Deferral) DeferralSet {
 	var k Packer
 	for _, d := range list {
 		k.Add(d)

@@ -49,7 +49,7 @@ func matches(t *testing.T, what string, s DeferralSet, want []Deferral) {
 	if got := slices.Collect(s.All()); !slices.Equal(got, want) || s.Len() != len(want) {
 		t.Fatalf("%s: %d of %d deferrals\n%v, want\n%v", what, s.Len(), len(want), got, want)
 	}
-	if again := DeferralsOf(want...); !s.Equal(again) || !again.Equal(s) {
+	if again := NewDeferralSet(want...); !s.Equal(again) || !again.Equal(s) {
 		t.Fatalf("%s: not equal to a set of the same", what)
 	}
 	p := Position{Deferred: s}
@@ -72,7 +72,7 @@ func TestDeferralSetMatchesList(t *testing.T) {
 	rng := testrand.New(t)
 	for range 100 {
 		all := someDeferrals(rng, rng.IntN(3000))
-		s := DeferralsOf(sorted(all)...)
+		s := NewDeferralSet(sorted(all)...)
 		matches(t, "made", s, sorted(all))
 		for range 10 {
 			was, before := s, sorted(all)
@@ -99,9 +99,9 @@ func TestDeferralSetMatchesList(t *testing.T) {
 				}
 			case 4:
 				next := someDeferrals(rng, rng.IntN(50))
-				c := Change{Position: Position{Deferred: DeferralsOf(sorted(next)...), Floor: o / 4}, Unmarked: []Range{{o, o + seq.Offset(1+rng.IntN(900))}}}
+				c := Change{Position: Position{Deferred: NewDeferralSet(sorted(next)...), Floor: o / 4}, Unmarked: []Range{{o, o + seq.Offset(1+rng.IntN(900))}}}
 				maps.DeleteFunc(next, func(at seq.Offset, _ Deferral) bool { return at >= c.Unmarked[0].From && at < c.Unmarked[0].End })
-				c.Deferred = DeferralsOf(sorted(next)...)
+				c.Deferred = NewDeferralSet(sorted(next)...)
 				s = s.overlay(c.Deferred, c.offsets(), c.Floor)
 				maps.Copy(all, next)
 				maps.DeleteFunc(all, func(at seq.Offset, _ Deferral) bool {
@@ -174,7 +174,7 @@ func TestSmallPagesAreJoined(t *testing.T) {
 	}
 	lone := DeferralSet{n: n / 500}
 	for o := seq.Offset(0); o < n; o += 500 {
-		lone.groups = append(lone.groups, DeferralsOf(Deferral{Offset: o, At: int64(o), Delay: time.Hour}).groups...)
+		lone.groups = append(lone.groups, NewDeferralSet(Deferral{Offset: o, At: int64(o), Delay: time.Hour}).groups...)
 	}
 	for what, s := range map[string]DeferralSet{
 		"one by one": one, "at once": full().overlay(DeferralSet{}, joined(named), 0), "shared": lone.overlay(DeferralSet{}, nil, 0),

@@ -158,7 +158,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 	start := Snapshot{Channels: []Channel{{Name: "c", Version: 5, Position: position.Position{
 		Floor:     10,
 		Finished:  []position.Range{{From: 12, End: 14}},
-		Deferred:  position.DeferralsOf(position.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
+		Deferred:  position.NewDeferralSet(position.Deferral{Offset: 15, At: 1, Delay: 1, Attempts: 1}),
 		Attempted: []position.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
 	}}}}
 	tests := []struct {

@@ -155,7 +155,7 @@ func TestLostSnapshotBelowUpdatesIsDetected(t *testing.T) {
 
 func deferredAt(n uint32, at int64) []byte {
 	u := Update{stamp: stampOf(1, n), Changed: []ChannelChange{{Name: "c", Version: 1, Change: position.Change{
-		Position: position.Position{Deferred: position.DeferralsOf(position.Deferral{Offset: 5, At: at, Attempts: 1})},
+		Position: position.Position{Deferred: position.NewDeferralSet(position.Deferral{Offset: 5, At: at, Attempts: 1})},
 	}}}}
 	data, err := u.encode()
 	if err != nil {
@@ -176,7 +176,7 @@ func TestRepeatedUpdateUndoesNothing(t *testing.T) {
 		if err := s.Update(deferredAt(2, 20)); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.known.snapshot().Channels[0].Position.Deferred; !got.Equal(position.DeferralsOf(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
+		if got := s.known.snapshot().Channels[0].Position.Deferred; !got.Equal(position.NewDeferralSet(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 			t.Errorf("deferred %+v, want until 30", got)
 		}
 		m = m.CrashClone(vfs.Crash{})
@@ -208,7 +208,7 @@ func TestSnapshotFollowsAFailedUpdate(t *testing.T) {
 		t.Errorf("%v, snapshot %d: want %d", err, s.files.Number(), number+1)
 	}
 	_, got := mustOpen(t, m.CrashClone(vfs.Crash{}))
-	if d := got.Channels[0].Position.Deferred; !d.Equal(position.DeferralsOf(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
+	if d := got.Channels[0].Position.Deferred; !d.Equal(position.NewDeferralSet(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
 		t.Errorf("stored %+v", d)
 	}
 }
