@@ -225,7 +225,7 @@ func TestMovedMessagesArePacked(t *testing.T) {
 		if err := s.Requeue(d.Offset, 1, moveTime, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		Move(s, Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
+		s.Arrivals().Move(Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
 	}
 	if s.t.far.Len() != n || s.t.index.used != 0 {
 		t.Errorf("%d of %d copies are packed, and %d are not", s.t.far.Len(), n, s.t.index.used)

@@ -43,13 +43,13 @@ func TestFinishAnyLeavesHeldMessages(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 1, 5, nil)
-	if err := s.Hold(0, 1); err != nil {
+	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if was := FinishAny(s, 0); was != InFlight || s.Held() != 1 || s.Floor() != 0 {
-		t.Errorf("was %v, %d held, floor %d", was, s.Held(), s.Floor())
+	if was := FinishAny(s, 0); was != InFlight || s.Holds().Len() != 1 || s.Floor() != 0 {
+		t.Errorf("was %v, %d held, floor %d", was, s.Holds().Len(), s.Floor())
 	}
-	s.Confirm(0)
+	s.Holds().Confirm(0)
 	if s.Floor() != 1 {
 		t.Errorf("floor %d", s.Floor())
 	}

@@ -10,7 +10,7 @@ import (
 // MaxGroup is the maximum number of finishes sent to other replicas together.
 const MaxGroup = 256
 
-// Finishing is a finish that other replicas must store before it counts: see State.Hold. C is the
+// Finishing is a finish that other replicas must store before it counts: see Holds. C is the
 // type of its owner.
 type Finishing[C any] struct {
 	Offset seq.Offset
@@ -58,13 +58,13 @@ func (l *Finishings[C]) Confirm(group []*Finishing[C]) []*Finishing[C] {
 func (l *Finishings[C]) Done() { l.busy = false }
 
 // GiveUp removes the finishes that have waited too long and makes their messages ready again.
-func (l *Finishings[C]) GiveUp(now time.Time, timeout time.Duration, s *State) (late []*Finishing[C]) {
+func (l *Finishings[C]) GiveUp(now time.Time, timeout time.Duration, h Holds) (late []*Finishing[C]) {
 	for len(l.list) > 0 && now.Sub(l.list[0].since) >= timeout {
 		f := l.list[0]
 		l.list = slices.Delete(l.list, 0, 1)
 		l.told = max(0, l.told-1)
 		f.over = true
-		s.Release(f.Offset)
+		h.Release(f.Offset)
 		late = append(late, f)
 	}
 	return late

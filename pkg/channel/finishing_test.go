@@ -19,7 +19,7 @@ func TestConcurrentFinishesAreSharedTogether(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	for _, d := range s.Take(now, 1, time.Hour, 9, 9, nil) {
-		if err := s.Hold(d.Offset, 1); err != nil {
+		if err := s.Holds().Add(d.Offset, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestConcurrentFinishesAreSharedTogether(t *testing.T) {
 		t.Errorf("the second: %v", got)
 	}
 	l.Add(3, "z", now.Add(3*time.Second))
-	if late := groupOf(l.GiveUp(now.Add(6*time.Second), 5*time.Second, s)); !slices.Equal(late, []seq.Offset{1}) || s.Counts(9).Depth != 1 {
+	if late := groupOf(l.GiveUp(now.Add(6*time.Second), 5*time.Second, s.Holds())); !slices.Equal(late, []seq.Offset{1}) || s.Counts(9).Depth != 1 {
 		t.Errorf("given up: %v, %d ready", late, s.Counts(9).Depth)
 	}
 	if got := groupOf(l.Confirm(second)); !slices.Equal(got, []seq.Offset{2}) || l.Len() != 1 {

@@ -2,11 +2,19 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Hold is the first step of a finish that counts only after other replicas have stored it: the
+// Holds are the finishes of a State that count only after other replicas have stored them. It is a
+// view; like the State it is not safe for concurrent use.
+type Holds struct{ l *ledger }
+
+// Holds returns the view.
+func (s *State) Holds() Holds { return Holds{&s.ledger} }
+
+// Add is the first step of a finish that counts only after other replicas have stored it: the
 // message leaves the consumer and has no deadline, but is still in flight, so an ordered
 // channel delivers nothing. Further answers to it return failure.NotInFlight. Confirm or Release
 // follows.
-func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
+func (h Holds) Add(o seq.Offset, consumer uint64) error {
+	l := h.l
 	slot, err := l.owned(o, consumer)
 	if err != nil {
 		return err
@@ -20,24 +28,28 @@ func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// LeaveOut is Hold for a message that was taken and not sent because its consumer's filter does not
+// LeaveOut is Add for a message that was taken and not sent because its consumer's filter does not
 // select it: neither the delivery nor the finish counts.
-func LeaveOut(s *State, o seq.Offset, consumer uint64) error {
-	o = Standing(s, o)
-	if err := s.Hold(o, consumer); err != nil {
+func (h Holds) LeaveOut(o seq.Offset, consumer uint64) error {
+	l := h.l
+	if l.t != nil {
+		o = l.t.names.standing(o)
+	}
+	if err := h.Add(o, consumer); err != nil {
 		return err
 	}
-	slot, _ := s.holding(o)
-	m := &s.t.slots[slot]
+	slot, _ := l.holding(o)
+	m := &l.t.slots[slot]
 	m.owner = -1
 	m.attempts--
-	s.delivered--
+	l.delivered--
 	return nil
 }
 
 // Confirm finishes a held message. It ignores an offset that is no longer held because the channel
 // was moved.
-func (l *ledger) Confirm(o seq.Offset) {
+func (h Holds) Confirm(o seq.Offset) {
+	l := h.l
 	if slot, ok := l.holding(o); ok {
 		if l.t.slots[slot].owner >= 0 {
 			l.finished++
@@ -48,7 +60,8 @@ func (l *ledger) Confirm(o seq.Offset) {
 
 // Release makes a held message ready: it is delivered again before all others. It ignores an offset
 // that is no longer held.
-func (l *ledger) Release(o seq.Offset) {
+func (h Holds) Release(o seq.Offset) {
+	l := h.l
 	if slot, ok := l.holding(o); ok {
 		l.leave(slot)
 		enqueueFirst(l, slot)
@@ -56,8 +69,8 @@ func (l *ledger) Release(o seq.Offset) {
 	}
 }
 
-// Held returns how many messages are held. They count as in flight without a consumer.
-func (l *ledger) Held() int { return l.held }
+// Len returns how many messages are held. They count as in flight without a consumer.
+func (h Holds) Len() int { return h.l.held }
 
 // InFlight returns how many messages are in flight, held ones included.
 func (l *ledger) InFlight() int { return l.inFlight }

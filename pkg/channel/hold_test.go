@@ -20,15 +20,15 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, true)
 	s.Take(now, 1, time.Minute, 9, 5, nil)
-	if err := s.Hold(0, 2); !errors.Is(err, errNotOwner) {
+	if err := s.Holds().Add(0, 2); !errors.Is(err, errNotOwner) {
 		t.Errorf("another consumer's answer: %v", err)
 	}
-	if err := s.Hold(0, 1); err != nil {
+	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
 		"finish":  s.Finish(0, 1),
-		"hold":    s.Hold(0, 1),
+		"hold":    s.Holds().Add(0, 1),
 		"requeue": s.Requeue(0, 1, now, 0),
 		"touch":   s.Touch(0, 1, now, time.Minute, time.Hour),
 	} {
@@ -36,7 +36,7 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 			t.Errorf("%s of a held message: %v", name, err)
 		}
 	}
-	if n := s.Expire(now.Add(time.Hour), nil) + s.Disconnect(1); n != 0 {
+	if n := s.Expire(now.Add(time.Hour), nil) + s.TakenBy(1).Disconnect(); n != 0 {
 		t.Errorf("%d messages were let go", n)
 	}
 	if _, ok := s.NextEvent(); ok {
@@ -48,16 +48,16 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	if got := s.Position(time.Unix(1, 0), 1e9); got.Floor != 1 || len(got.Attempted) != 0 || s.Floor() != 0 {
 		t.Errorf("position %+v, floor %d", got, s.Floor())
 	}
-	s.Release(0)
+	s.Holds().Release(0)
 	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{0, 2}}) {
 		t.Fatalf("took %v after the release", got)
 	}
-	if err := s.Hold(0, 3); err != nil {
+	if err := s.Holds().Add(0, 3); err != nil {
 		t.Fatal(err)
 	}
-	s.Confirm(0)
-	s.Confirm(0)
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{1, 1}}) || s.Held() != 0 || s.Counts(5).Finished != 1 {
+	s.Holds().Confirm(0)
+	s.Holds().Confirm(0)
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{1, 1}}) || s.Holds().Len() != 0 || s.Counts(5).Finished != 1 {
 		t.Fatalf("took %v after it was confirmed, %+v", got, s.Counts(5))
 	}
 }

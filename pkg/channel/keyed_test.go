@@ -159,7 +159,7 @@ func (l *lanes) answer() error {
 			l.note("leave out %d", o)
 			delete(l.flying, o)
 			l.held[o] = true
-			return LeaveOut(l.s, o, consumer)
+			return l.s.Holds().LeaveOut(o, consumer)
 		}
 		l.note("drop %d", o)
 		l.s.Drop(o)
@@ -178,7 +178,7 @@ func (l *lanes) answer() error {
 		l.note("hold %d", o)
 		delete(l.flying, o)
 		l.held[o] = true
-		return l.s.Hold(o, consumer)
+		return l.s.Holds().Add(o, consumer)
 	}
 	return nil
 }
@@ -189,12 +189,12 @@ func (l *lanes) settle() error {
 	case !some:
 	case l.rng.IntN(5) == 0:
 		l.note("release %d", o)
-		l.s.Release(o)
+		l.s.Holds().Release(o)
 		delete(l.held, o)
 		delete(l.stale, o)
 	default:
 		l.note("confirm %d", o)
-		l.s.Confirm(o)
+		l.s.Holds().Confirm(o)
 		return l.finished(o)
 	}
 	return nil
@@ -265,7 +265,7 @@ func (l *lanes) steer() error {
 	case 6:
 		consumer := uint64(1 + l.rng.IntN(3))
 		l.note("%d leaves", consumer)
-		l.s.Disconnect(consumer)
+		l.s.TakenBy(consumer).Disconnect()
 		for o, by := range l.flying {
 			if by == consumer {
 				delete(l.flying, o)
@@ -365,10 +365,10 @@ func (l *lanes) drain() error {
 		l.s.Expire(l.now, func(_ uint64, o seq.Offset) { delete(l.flying, o) })
 		for o, by := range l.flying {
 			if Confirms(l.s, o) {
-				if err := l.s.Hold(o, by); err != nil {
+				if err := l.s.Holds().Add(o, by); err != nil {
 					return err
 				}
-				l.s.Confirm(o)
+				l.s.Holds().Confirm(o)
 			} else if err := l.s.Finish(o, by); err != nil {
 				return err
 			}
@@ -377,7 +377,7 @@ func (l *lanes) drain() error {
 			}
 		}
 		for o := range l.held {
-			l.s.Confirm(o)
+			l.s.Holds().Confirm(o)
 			l.forget(o)
 		}
 	}
@@ -441,7 +441,7 @@ func TestDelayedKeyDelaysNoOther(t *testing.T) {
 		"in flight":             func(*State) {},
 		"requeued with a delay": func(s *State) { _ = s.Requeue(0, 1, now, time.Hour) },
 		"deferred":              func(s *State) { s.Defer(0, now, time.Hour) },
-		"held":                  func(s *State) { _ = s.Hold(0, 1) },
+		"held":                  func(s *State) { _ = s.Holds().Add(0, 1) },
 		"exhausted": func(s *State) {
 			RetriesOf(s).SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Block})
 			_ = s.Requeue(0, 1, now, 0)
@@ -543,7 +543,7 @@ func TestHeldMessageDelaysEarlierOnes(t *testing.T) {
 	SetOrder(s, policy.ByKey)
 	learnAll(s, "a", "a", "a", "a")
 	for _, o := range []seq.Offset{1, 2} {
-		if err := s.Hold(o, 1); err != nil {
+		if err := s.Holds().Add(o, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -553,11 +553,11 @@ func TestHeldMessageDelaysEarlierOnes(t *testing.T) {
 	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 {
 		t.Errorf("with two held: %v", got)
 	}
-	s.Confirm(1)
+	s.Holds().Confirm(1)
 	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 {
 		t.Errorf("with one held: %v", got)
 	}
-	s.Confirm(2)
+	s.Holds().Confirm(2)
 	if got := offsetsOf(s.Take(now, 2, time.Hour, 9, 4, nil)); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("with none held: %v", got)
 	}

@@ -58,23 +58,23 @@ func TestSkippedMessagesAreNotCounted(t *testing.T) {
 		if got := s.Take(now, 1, time.Hour, 9, 2, nil); !slices.Equal(got, []Delivery{{0, 1}}) {
 			t.Fatalf("got %v", got)
 		}
-		if err := LeaveOut(s, 0, 1); err != nil {
+		if err := s.Holds().LeaveOut(0, 1); err != nil {
 			t.Fatal(err)
 		}
-		if c := s.Counts(2); c.Delivered != 0 || s.Held() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
+		if c := s.Counts(2); c.Delivered != 0 || s.Holds().Len() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
 			t.Errorf("while a group is being sent: %+v", c)
 		}
-		s.Release(0)
+		s.Holds().Release(0)
 	}
 	s.Take(now, 1, time.Hour, 9, 2, nil)
-	if err := LeaveOut(s, 0, 1); err != nil {
+	if err := s.Holds().LeaveOut(0, 1); err != nil {
 		t.Fatal(err)
 	}
-	s.Confirm(0)
+	s.Holds().Confirm(0)
 	if c := s.Counts(2); c.Delivered != 0 || c.Finished != 0 || s.Floor() != 1 {
 		t.Errorf("in the end: %+v, floor %d", c, s.Floor())
 	}
-	if err := LeaveOut(s, 0, 1); err == nil {
+	if err := s.Holds().LeaveOut(0, 1); err == nil {
 		t.Error("it is left out again")
 	}
 }
@@ -86,7 +86,7 @@ func TestNextGroupIsSharedAfterTheFirst(t *testing.T) {
 	first := l.Next()
 	l.Confirm(first)
 	l.Add(1, 0, now)
-	if late := l.GiveUp(now.Add(time.Hour), time.Second, s); len(late) != 1 || late[0].Offset != 1 {
+	if late := l.GiveUp(now.Add(time.Hour), time.Second, s.Holds()); len(late) != 1 || late[0].Offset != 1 {
 		t.Errorf("given up: %d", len(late))
 	}
 	l.Add(2, 0, now)

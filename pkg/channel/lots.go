@@ -14,9 +14,9 @@ type Lot uint8
 // maxLots is the maximum number of lots of a channel besides lot 0.
 const maxLots = 255
 
-// MaxSorted is how many messages may wait for the consumers of their lots. At that limit a consumer
+// maxSorted is how many messages may wait for the consumers of their lots. At that limit a consumer
 // of a lot gets only messages that wait for its lot.
-const MaxSorted = 100_000
+const maxSorted = 100_000
 
 // lots are the messages that wait for the consumers of a lot. They are in no other list.
 type lots struct {
@@ -118,5 +118,5 @@ func (l Sorting) own(end seq.Offset) (int32, bool) {
 	return slot, slot != 0 && s.t.slots[slot].offset < end
 }
 
-// full reports whether no more messages can be sorted.
-func (l Sorting) full() bool { return l.s.lot != 0 && l.Len() >= MaxSorted }
+// Full reports whether no more messages can be sorted.
+func (l Sorting) Full() bool { return l.Len() >= maxSorted }

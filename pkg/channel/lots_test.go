@@ -131,19 +131,19 @@ func TestOrderedChannelWaitsForTheLotOfItsFloor(t *testing.T) {
 func TestSortingIsBounded(t *testing.T) {
 	now := time.Now()
 	s := New(0, false)
-	const end = 2 * MaxSorted
-	for range MaxSorted {
+	const end = 2 * maxSorted
+	for range maxSorted {
 		for _, d := range SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil) {
 			SortingOf(s).Sort(d.Offset, 2)
 		}
 	}
-	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || SortingOf(s).Len() != MaxSorted {
+	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || SortingOf(s).Len() != maxSorted {
 		t.Errorf("took %v with %d sorted", got, SortingOf(s).Len())
 	}
 	if got := SortingOf(s).Take(2, now, 2, time.Minute, 1, end, nil); offsets(got) != "0/1 " {
 		t.Errorf("took %v", got)
 	}
-	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 1 || got[0].Offset != MaxSorted {
+	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 1 || got[0].Offset != maxSorted {
 		t.Errorf("took %v", got)
 	}
 }
@@ -188,7 +188,7 @@ func TestRandomSorting(t *testing.T) {
 			case 0:
 				SortingOf(s).Merge()
 			case 1:
-				s.Disconnect(consumer)
+				s.TakenBy(consumer).Disconnect()
 				for o, by := range held {
 					if by == consumer {
 						delete(held, o)

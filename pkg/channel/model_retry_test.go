@@ -141,8 +141,8 @@ func (p *pair) decide(rng *rand.Rand) error {
 			held = append(held, f)
 		}
 	}
-	if p.s.Held() != len(held) {
-		return fmt.Errorf("%d held, want %d", p.s.Held(), len(held))
+	if p.s.Holds().Len() != len(held) {
+		return fmt.Errorf("%d held, want %d", p.s.Holds().Len(), len(held))
 	}
 	if len(held) > 0 && rng.IntN(4) > 0 {
 		o = held[rng.IntN(len(held))]
@@ -150,14 +150,14 @@ func (p *pair) decide(rng *rand.Rand) error {
 	meant := slices.Contains(held, o)
 	if rng.IntN(3) == 0 {
 		p.note("release %d", o)
-		p.s.Release(o)
+		p.s.Holds().Release(o)
 		if meant {
 			p.m.enqueueFirst(o)
 		}
 		return nil
 	}
 	p.note("confirm %d", o)
-	p.s.Confirm(o)
+	p.s.Holds().Confirm(o)
 	if meant {
 		p.m.at[o].state = Finished
 		p.m.settle()

@@ -17,12 +17,20 @@ type Copy struct {
 	Inherited bool
 }
 
+// Arrivals is what a State learns of messages that were just committed, other than that they are
+// there. It is a view; like the State it is not safe for concurrent use.
+type Arrivals struct{ s *State }
+
+// Arrivals returns the view.
+func (s *State) Arrivals() Arrivals { return Arrivals{s} }
+
 // Move replaces a message by its copy: the original is finished, and its state (in flight with
 // the same consumer, deferred, waiting) moves to the copy's offset. The consumer may still
 // answer with the old offset. A message that an operator advanced meanwhile is not deferred again.
 // If the original is already finished, so is the copy, unless it is inherited: then this very move
 // may have finished the original. A known copy is not changed.
-func Move(s *State, c Copy, now time.Time) {
+func (a Arrivals) Move(c Copy, now time.Time) {
+	s := a.s
 	if s.known(c.To) {
 		return
 	}
@@ -78,7 +86,8 @@ func rekey(l *ledger, slot int32, to seq.Offset) {
 
 // PassOver skips a message that is not addressed to the channel: it counts as finished and as
 // never published. A known message is not changed.
-func PassOver(s *State, o seq.Offset) {
+func (a Arrivals) PassOver(o seq.Offset) {
+	s := a.s
 	if s.known(o) {
 		return
 	}
@@ -94,7 +103,8 @@ func PassOver(s *State, o seq.Offset) {
 // Await adds a message that was just committed, beyond the cursor, as waiting for its first
 // delivery by this channel, with its previous number of attempts and a delay. A known message
 // is not changed.
-func Await(s *State, o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
+func (a Arrivals) Await(o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
+	s := a.s
 	if attempts == 0 && rest <= 0 || s.known(o) || o < s.cursor {
 		return
 	}

@@ -93,7 +93,7 @@ func (p *pair) move(rng *rand.Rand, from seq.Offset, rest time.Duration) {
 		return
 	}
 	p.note("move %+v", c)
-	Move(p.s, c, p.now)
+	p.s.Arrivals().Move(c, p.now)
 	p.m.move(c, p.now)
 	p.end = max(p.end, c.To+1)
 }
@@ -106,7 +106,7 @@ func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 	fresh := p.m.unknown(o)
 	if rng.IntN(2) == 0 {
 		p.note("pass over %d", o)
-		PassOver(p.s, o)
+		p.s.Arrivals().PassOver(o)
 		if fresh {
 			p.m.at[o] = &entry{state: Finished}
 			p.m.settle()
@@ -117,7 +117,7 @@ func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 		rest = 0
 	}
 	p.note("await %d, %d attempts, after %v", o, attempts, rest)
-	Await(p.s, o, attempts, p.now, rest)
+	p.s.Arrivals().Await(o, attempts, p.now, rest)
 	switch {
 	case !fresh || attempts == 0 && rest == 0:
 	case rest > 0:
@@ -134,8 +134,8 @@ var moveTime = time.Unix(1000, 0)
 func TestMovedMessageIsAnsweredByOldID(t *testing.T) {
 	s := New(0, false)
 	s.Take(moveTime, 1, time.Minute, 1, 5, nil)
-	Move(s, Copy{From: 0, To: 5}, moveTime)
-	Move(s, Copy{From: 5, To: 6}, moveTime)
+	s.Arrivals().Move(Copy{From: 0, To: 5}, moveTime)
+	s.Arrivals().Move(Copy{From: 5, To: 6}, moveTime)
 	if got := s.TakenBy(1).Offsets(); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("taken %v, want what its consumer knows", got)
 	}
@@ -159,7 +159,7 @@ func TestMovedMessageIsAnsweredByOldID(t *testing.T) {
 func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 	s := New(0, false)
 	s.Take(moveTime, 1, time.Minute, 1, 1, nil)
-	Move(s, Copy{From: 0, To: 1}, moveTime)
+	s.Arrivals().Move(Copy{From: 0, To: 1}, moveTime)
 	s.Expire(moveTime.Add(time.Hour), nil)
 	got := s.Take(moveTime, 1, time.Minute, 9, 2, nil)
 	if len(got) != 1 || got[0] != (Delivery{1, 2}) {
@@ -172,7 +172,7 @@ func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 
 func TestCopyForAnotherChannelIsSkipped(t *testing.T) {
 	s := New(0, false)
-	PassOver(s, 1)
+	s.Arrivals().PassOver(1)
 	if c := s.Counts(3); c.Depth != 2 || c.Messages != 2 {
 		t.Errorf("%+v, want 2 of 3 messages", c)
 	}
@@ -191,7 +191,7 @@ func TestAdvancedMessageStaysReady(t *testing.T) {
 	if got := DeferralsOf(s).Advance([]seq.Offset{0}); len(got) != 1 {
 		t.Fatalf("advanced %v", got)
 	}
-	Move(s, Copy{From: 0, To: 1, Attempts: 1, Rest: time.Hour}, moveTime)
+	s.Arrivals().Move(Copy{From: 0, To: 1, Attempts: 1, Rest: time.Hour}, moveTime)
 	if state, _ := s.StateOf(1); state != Ready {
 		t.Errorf("the copy is %v", state)
 	}

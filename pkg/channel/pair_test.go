@@ -75,7 +75,7 @@ func (p *pair) step(rng *rand.Rand) error {
 		if want == nil {
 			p.m.at[o].held = true
 		}
-		return same(p.s.Hold(o, consumer), want)
+		return same(p.s.Holds().Add(o, consumer), want)
 	case n < 56:
 		return p.decide(rng)
 	case n < 60:
@@ -146,7 +146,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		if got, want := p.s.TakenBy(consumer).Offsets(), p.m.names(p.m.takenBy(consumer)); !slices.Equal(got, want) {
 			return fmt.Errorf("taken were %v, want %v", got, want)
 		}
-		if got, want := p.s.Disconnect(consumer), p.m.disconnect(consumer); got != want {
+		if got, want := p.s.TakenBy(consumer).Disconnect(), p.m.disconnect(consumer); got != want {
 			return fmt.Errorf("%d were in flight, want %d", got, want)
 		}
 	case 9:

@@ -29,7 +29,7 @@ func TestPendingMessagesAreSeenAndUnfinished(t *testing.T) {
 	if _, all := pendingBelow(s, 7, 9); all {
 		t.Error("a fresh one is not counted as such")
 	}
-	if err := s.Hold(2, 1); err != nil {
+	if err := s.Holds().Add(2, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, all := pendingBelow(s, 5, 9); all {

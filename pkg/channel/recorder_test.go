@@ -52,8 +52,8 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 	case 9:
 		s.Expire(*now, nil)
 	case 10:
-		if o, ok = pick(); ok && s.Hold(o, 1) == nil {
-			s.Confirm(o)
+		if o, ok = pick(); ok && s.Holds().Add(o, 1) == nil {
+			s.Holds().Confirm(o)
 		}
 	case 11:
 		if r.IntN(20) == 0 {

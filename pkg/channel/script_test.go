@@ -89,7 +89,7 @@ func (r *script) run(words []string) (string, error) {
 	case "show":
 		return r.show(), nil
 	case "leave":
-		return fmt.Sprint(r.s.Disconnect(consumer)), nil
+		return fmt.Sprint(r.s.TakenBy(consumer).Disconnect()), nil
 	default:
 		return "", r.steer(words[0], n, d, last == "on")
 	}

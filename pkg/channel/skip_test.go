@@ -11,14 +11,14 @@ func TestSkipLeavesHeldMessages(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 1, 5, nil)
-	if err := s.Hold(0, 1); err != nil {
+	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
 	s.Skip(0, 3)
-	if s.Held() != 1 || s.Floor() != 0 {
-		t.Fatalf("%d held, floor %d", s.Held(), s.Floor())
+	if s.Holds().Len() != 1 || s.Floor() != 0 {
+		t.Fatalf("%d held, floor %d", s.Holds().Len(), s.Floor())
 	}
-	s.Confirm(0)
+	s.Holds().Confirm(0)
 	if s.Floor() != 3 {
 		t.Errorf("floor %d, want 3", s.Floor())
 	}

@@ -142,7 +142,7 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 		s.leave(slot)
 		return slot, true
 	}
-	if sorting.full() {
+	if s.lot != 0 && sorting.Full() {
 		return 0, false
 	}
 	slot, repeated := s.firstReady(end)
@@ -280,28 +280,6 @@ func (s *State) Drop(o seq.Offset) {
 	}
 	s.delivered--
 	s.finish(slot)
-}
-
-// Disconnect removes a consumer. Its messages in flight become ready at once, in delivery
-// order; it returns their number.
-func (s *State) Disconnect(consumer uint64) int {
-	if s.t == nil {
-		return 0
-	}
-	i, ok := s.t.byID[consumer]
-	if !ok {
-		return 0
-	}
-	n := s.t.consumers[i].count
-	for slot := s.t.consumers[i].mine.head; slot != 0; slot = s.t.consumers[i].mine.head {
-		s.leave(slot)
-		s.enqueue(slot)
-	}
-	s.t.forget(i)
-	if n > 0 {
-		s.revision++
-	}
-	return n
 }
 
 // Expire makes ready, in log order, the messages in flight whose deadline is not after now and the

@@ -48,6 +48,29 @@ func (k Taken) First(now time.Time) (o seq.Offset, held time.Duration, some bool
 	return m.offset, time.Duration(k.state.nanos(now) - m.taken), true
 }
 
+// Disconnect removes the consumer. Its messages in flight become ready at once, in delivery order;
+// it returns their number.
+func (k Taken) Disconnect() int {
+	s := k.state
+	if s.t == nil {
+		return 0
+	}
+	i, ok := s.t.byID[k.consumer]
+	if !ok {
+		return 0
+	}
+	n := s.t.consumers[i].count
+	for slot := s.t.consumers[i].mine.head; slot != 0; slot = s.t.consumers[i].mine.head {
+		s.leave(slot)
+		s.enqueue(slot)
+	}
+	s.t.forget(i)
+	if n > 0 {
+		s.revision++
+	}
+	return n
+}
+
 func (k Taken) find() *consumer {
 	if k.state.t == nil {
 		return nil

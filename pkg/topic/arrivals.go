@@ -170,11 +170,11 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	case a.to == nil:
 		c.state.Defer(a.offset, now, rest)
 	case !c.HasVersion(a.to.Channel):
-		channel.PassOver(c.state, a.offset)
+		c.state.Arrivals().PassOver(a.offset)
 	case a.to.Moves:
-		channel.Move(c.state, channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
+		c.state.Arrivals().Move(channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
 	default:
-		channel.Await(c.state, a.offset, a.to.Attempts, now, rest)
+		c.state.Arrivals().Await(a.offset, a.to.Attempts, now, rest)
 	}
 	return c.armLocked()
 }

@@ -243,8 +243,8 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.keeper.MarkDirty()
 		_, ok = c.state.NextEvent()
 	}
-	late := c.finishing.GiveUp(c.p.o.Now(), FinTimeout, c.state)
-	if len(late) > 0 && c.state.Held() == 0 {
+	late := c.finishing.GiveUp(c.p.o.Now(), FinTimeout, c.state.Holds())
+	if len(late) > 0 && c.state.Holds().Len() == 0 {
 		c.movers.release()
 	}
 	c.limited = c.limited && len(c.consumers) > 0 && c.limit.Load() != nil

@@ -187,7 +187,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		return false, false // the caller that changes that wakes all consumers
 	}
 	k.tags = c.tags
-	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Len() >= channel.MaxSorted
+	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Full()
 	k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
 		c.waiting.add(k)
@@ -208,7 +208,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		c.waiters.Store(c.waiting.len())
 	}
 	k.idle.Store(false)
-	k.madeRoom = full && channel.SortingOf(c.state).Len() < channel.MaxSorted
+	k.madeRoom = full && !channel.SortingOf(c.state).Full()
 	k.recountLocked()
 	if c.times != nil {
 		k.published.Trim(c.state.TakenBy(k.id).Len(), c.state.TakenBy(k.id).Offsets)
@@ -431,7 +431,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	case c.closed != nil:
 		err = failure.NotInFlight
 	case confirms:
-		err = c.state.Hold(o, k.id)
+		err = c.state.Holds().Add(o, k.id)
 	default:
 		err = c.state.Finish(o, k.id)
 	}

@@ -70,16 +70,16 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	c.mu.Lock()
 	for _, x := range waited {
 		if err != nil {
-			c.state.Release(x.Offset)
+			c.state.Holds().Release(x.Offset)
 			continue
 		}
-		c.state.Confirm(x.Offset)
+		c.state.Holds().Confirm(x.Offset)
 		if x.By != nil {
 			x.By.finished.Add(1)
 			x.By.processed(x.Offset, now)
 		}
 	}
-	if c.state.Held() == 0 {
+	if c.state.Holds().Len() == 0 {
 		c.movers.release()
 	}
 	c.finishing.Done()

@@ -58,7 +58,7 @@ func (k *Consumer) Leave() (left int) {
 		if c.p.trace.Load() != nil {
 			lost = c.state.TakenBy(k.id).Offsets()
 		}
-		n = c.state.Disconnect(k.id)
+		n = c.state.TakenBy(k.id).Disconnect()
 		if k.o.Tag != "" {
 			retagLocked(c)
 		}

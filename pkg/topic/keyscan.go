@@ -116,7 +116,7 @@ func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
 func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {
-		if !c.ephemeral && channel.KeyedOf(c.state).Binds(o) && channel.LeaveOut(c.state, o, k.id) == nil {
+		if !c.ephemeral && channel.KeyedOf(c.state).Binds(o) && c.state.Holds().LeaveOut(o, k.id) == nil {
 			c.finishing.Add(o, nil, now)
 		} else {
 			c.state.Drop(o)

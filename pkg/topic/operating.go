@@ -57,7 +57,7 @@ func (x Operator) quiesce() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.movers.n++
-	for c.state.Held() > 0 && c.closed == nil {
+	for c.state.Holds().Len() > 0 && c.closed == nil {
 		settled := c.movers.wait()
 		c.mu.Unlock()
 		var err error

@@ -90,7 +90,7 @@ func TestManyFinishesDoNotGrowStack(t *testing.T) {
 	}
 	c.mu.Lock()
 	for _, o := range c.state.TakenBy(r.id).Offsets() {
-		if err := c.state.Hold(o, r.id); err != nil {
+		if err := c.state.Holds().Add(o, r.id); err != nil {
 			t.Fatal(err)
 		}
 		c.finishing.Add(o, r.Consumer, b.now)
