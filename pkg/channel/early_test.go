@@ -95,7 +95,7 @@ func TestHiddenMessageDoesNotDelayOthers(t *testing.T) {
 	if err := s.Requeue(0, 1, now, 0); err != nil {
 		t.Fatal(err)
 	}
-	FinishAny(s, 4)
+	s.Operator().Finish(4)
 	if got := take(s, 8); !slices.Equal(got, []seq.Offset{6, 7, 3, 5, 0}) {
 		t.Errorf("took %v once all are visible", got)
 	}

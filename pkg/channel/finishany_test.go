@@ -14,9 +14,9 @@ func TestFinishAnyFinishesInEveryState(t *testing.T) {
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
 	s.Defer(6, now, time.Hour)
-	FinishAny(s, 3)
+	s.Operator().Finish(3)
 	for o, want := range map[int]MessageState{1: InFlight, 4: Ready, 6: Deferred, 3: Finished} {
-		if was := FinishAny(s, seq.Offset(o)); was != want {
+		if was := s.Operator().Finish(seq.Offset(o)); was != want {
 			t.Errorf("%d was %v, want %v", o, was, want)
 		}
 		if is, _ := s.StateOf(seq.Offset(o)); is != Finished {
@@ -46,7 +46,7 @@ func TestFinishAnyLeavesHeldMessages(t *testing.T) {
 	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if was := FinishAny(s, 0); was != InFlight || s.Holds().Len() != 1 || s.Floor() != 0 {
+	if was := s.Operator().Finish(0); was != InFlight || s.Holds().Len() != 1 || s.Floor() != 0 {
 		t.Errorf("was %v, %d held, floor %d", was, s.Holds().Len(), s.Floor())
 	}
 	s.Holds().Confirm(0)

@@ -8,7 +8,8 @@ import (
 // Return moves the channel back to its position before an operator moved it to target: everything
 // below floor and in the ranges is finished. If the channel was moved forward, messages that
 // consumers have finished since then at or above target stay finished.
-func Return(s *State, floor seq.Offset, finished []position.Range, target seq.Offset) {
+func (x Operator) Return(floor seq.Offset, finished []position.Range, target seq.Offset) {
+	s := x.s
 	var since []position.Range
 	if target > floor {
 		if s.floor > target {
@@ -20,7 +21,7 @@ func Return(s *State, floor seq.Offset, finished []position.Range, target seq.Of
 			}
 		}
 	}
-	s.Seek(floor)
+	x.Seek(floor)
 	for _, all := range [][]position.Range{finished, since} {
 		for _, r := range all {
 			if r.End > floor {

@@ -43,12 +43,12 @@ func TestUndoIsExact(t *testing.T) {
 			}
 		}
 		target := seq.Offset(r.IntN(end + 1))
-		s.Seek(target)
+		s.Operator().Seek(target)
 		since := finishSome(s, now, r.IntN(20), end, some)
 		if target > before.Floor {
 			want = slices.DeleteFunc(want, func(o seq.Offset) bool { return slices.Contains(since, o) })
 		}
-		Return(s, before.Floor, before.Finished, target)
+		s.Operator().Return(before.Floor, before.Finished, target)
 		var got []seq.Offset
 		for _, d := range s.Take(now, 1, time.Minute, end, end, nil) {
 			got = append(got, d.Offset)

@@ -206,7 +206,7 @@ func (l *lanes) steer() error {
 	case 0:
 		o := seq.Offset(l.rng.IntN(int(l.end) + 1))
 		l.note("seek %d", o)
-		l.s.Seek(o)
+		l.s.Operator().Seek(o)
 		l.reset()
 		for at := range l.end {
 			l.done[at] = at < o
@@ -235,7 +235,7 @@ func (l *lanes) steer() error {
 		if l.end > 0 {
 			o := seq.Offset(l.rng.IntN(int(l.end)))
 			l.note("finish %d by hand", o)
-			if FinishAny(l.s, o); !l.held[o] {
+			if l.s.Operator().Finish(o); !l.held[o] {
 				l.forget(o)
 			}
 		}
@@ -243,7 +243,7 @@ func (l *lanes) steer() error {
 		from := seq.Offset(l.rng.IntN(int(l.end) + 1))
 		end := min(l.end, from+3)
 		l.note("skip %d to %d", from, end)
-		l.s.Skip(from, end)
+		l.s.Operator().Skip(from, end)
 		for o := from; o < end; o++ {
 			if _, flying := l.flying[o]; !flying && !l.held[o] {
 				l.forget(o)

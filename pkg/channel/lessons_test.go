@@ -60,10 +60,10 @@ func TestChannelContinuesAfterEveryIntervention(t *testing.T) {
 		do    func(*State)
 		first seq.Offset // that is delivered again
 	}{
-		"seek back":    {func(s *State) { s.Seek(2) }, 2},
-		"seek forward": {func(s *State) { s.Seek(15) }, 15},
-		"seek to end":  {func(s *State) { s.Seek(end) }, end},
-		"empty":        {func(s *State) { s.Seek(end) }, end},
+		"seek back":    {func(s *State) { s.Operator().Seek(2) }, 2},
+		"seek forward": {func(s *State) { s.Operator().Seek(15) }, 15},
+		"seek to end":  {func(s *State) { s.Operator().Seek(end) }, end},
+		"empty":        {func(s *State) { s.Operator().Seek(end) }, end},
 		"pause":        {func(s *State) { s.SetPaused(true); s.Take(now, 1, time.Minute, 9, end, nil); s.SetPaused(false) }, 5},
 		"retention":    {func(s *State) { s.AdvanceTo(12) }, 12},
 	}
@@ -125,7 +125,7 @@ func TestSeekBackRedeliversAll(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.Seek(seq.Offset(rng.IntN(400)))
+			s.Operator().Seek(seq.Offset(rng.IntN(400)))
 			// A delivery from before the seek is no longer in flight.
 			for _, d := range out {
 				if err := s.Finish(d.Offset, 1); !errors.Is(err, failure.NotInFlight) {
@@ -223,7 +223,7 @@ func TestSeekWhileTakenLosesNothing(t *testing.T) {
 	for round := range 1000 {
 		taken := s.Take(now, 1, time.Hour, 1+rng.IntN(9), 50, nil)
 		target := seq.Offset(rng.IntN(50))
-		s.Seek(target)
+		s.Operator().Seek(target)
 		for _, d := range taken {
 			switch rng.IntN(3) {
 			case 0:

@@ -156,12 +156,12 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 10:
 		o = p.end - min(p.end, seq.Offset(rng.IntN(40)))
 		p.note("seek %d", o)
-		p.s.Seek(o)
+		p.s.Operator().Seek(o)
 		p.m.seek(o)
 	case 11:
 		if rng.IntN(5) == 0 {
 			p.note("empty")
-			p.s.Seek(max(p.end, p.s.Cursor()))
+			p.s.Operator().Seek(max(p.end, p.s.Cursor()))
 			p.m.seek(max(p.end, p.m.cursor))
 		}
 	case 12:

@@ -57,10 +57,10 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		}
 	case 11:
 		if r.IntN(20) == 0 {
-			s.Skip(s.Floor()+seq.Offset(r.IntN(3)), s.Floor()+seq.Offset(r.IntN(9)))
+			s.Operator().Skip(s.Floor()+seq.Offset(r.IntN(3)), s.Floor()+seq.Offset(r.IntN(9)))
 		}
 		if r.IntN(20) == 0 {
-			FinishAny(s, s.Floor()+seq.Offset(r.IntN(9)))
+			s.Operator().Finish(s.Floor() + seq.Offset(r.IntN(9)))
 		}
 	case 12:
 		if r.IntN(9) == 0 {
@@ -74,7 +74,7 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		}
 	case 13:
 		if r.IntN(200) == 0 {
-			s.Seek(seq.Offset(r.IntN(int(s.Cursor()) + 1)))
+			s.Operator().Seek(seq.Offset(r.IntN(int(s.Cursor()) + 1)))
 			clear(flying)
 		}
 	}

@@ -107,9 +107,9 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	case "advance":
 		r.s.AdvanceTo(n)
 	case "seek":
-		r.s.Seek(n)
+		r.s.Operator().Seek(n)
 	case "empty":
-		r.s.Seek(max(r.end, r.s.Cursor()))
+		r.s.Operator().Seek(max(r.end, r.s.Cursor()))
 	case "pause":
 		r.s.SetPaused(on)
 	case "ordered":

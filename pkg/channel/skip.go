@@ -4,7 +4,8 @@ import "github.com/brokerd/brokerd/pkg/seq"
 
 // Skip finishes the messages of [from, end) that are not in flight, in time proportional to the
 // range.
-func (s *State) Skip(from, end seq.Offset) {
+func (x Operator) Skip(from, end seq.Offset) {
+	s := x.s
 	drawRange(&s.ledger, max(from, s.floor), end)
 	for o := max(from, s.floor); o < end; o++ {
 		if s.t != nil {

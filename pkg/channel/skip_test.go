@@ -14,7 +14,7 @@ func TestSkipLeavesHeldMessages(t *testing.T) {
 	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
-	s.Skip(0, 3)
+	s.Operator().Skip(0, 3)
 	if s.Holds().Len() != 1 || s.Floor() != 0 {
 		t.Fatalf("%d held, floor %d", s.Holds().Len(), s.Floor())
 	}
@@ -29,7 +29,7 @@ func TestSkipLeavesInFlight(t *testing.T) {
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
 	s.Defer(6, now, time.Hour)
-	s.Skip(1, 8)
+	s.Operator().Skip(1, 8)
 	if got := s.Counts(10); got.Depth != 2 || got.InFlight != 2 || got.Deferred != 0 {
 		t.Fatalf("counts %+v; want 2 waiting, 2 in flight", got)
 	}

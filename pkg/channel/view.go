@@ -34,7 +34,8 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 // Seek moves the channel to an offset, back or forward. The state of all messages is dropped: all
 // messages from there on are delivered again, and answers to older deliveries fail with
 // failure.NotInFlight.
-func (s *State) Seek(o seq.Offset) {
+func (x Operator) Seek(o seq.Offset) {
+	s := x.s
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()
 	if s.keyed != nil {

@@ -142,7 +142,7 @@ func process(ctx context.Context, c *topic.Channel, letters []Letter, bring func
 	var from, end seq.Offset // a run of letters that are to be finished
 	finish := func() {
 		if from < end {
-			if e := c.Operator().Move(func(s *channel.State) { s.Skip(from, end) }); e != nil {
+			if e := c.Operator().Move(func(s *channel.State) { s.Operator().Skip(from, end) }); e != nil {
 				err = errors.Join(err, e)
 				return
 			}

@@ -52,5 +52,5 @@ func (o *Contents) SkipMessages(name, of string, partition int, from, end seq.Of
 		return err
 	}
 	end = min(end, part.Log().CommittedEnd())
-	return c.Operator().Move(func(s *channel.State) { s.Skip(from, end) })
+	return c.Operator().Move(func(s *channel.State) { s.Operator().Skip(from, end) })
 }

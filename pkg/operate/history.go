@@ -75,7 +75,7 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 	_, gone := was.Moved(start)
 	was = was.Below(part.Log().CommittedEnd())
 	to := max(was.Floor, start)
-	if err := c.Operator().Move(func(s *channel.State) { channel.Return(s, to, was.Finished, a.Saved.Target) }); err != nil {
+	if err := c.Operator().Move(func(s *channel.State) { s.Operator().Return(to, was.Finished, a.Saved.Target) }); err != nil {
 		return 0, err
 	}
 	return gone, part.Flush(ctx)

@@ -179,7 +179,7 @@ func (c *Channel) Configure(o ChannelOptions) {
 // replicas.
 func (c *Channel) Seek(o seq.Offset) error {
 	o = min(max(o, c.p.o.Log.Start()), c.p.o.Log.CommittedEnd())
-	return c.Operator().Move(func(s *channel.State) { s.Seek(o) })
+	return c.Operator().Move(func(s *channel.State) { s.Operator().Seek(o) })
 }
 
 // change applies an operator's change to the state and wakes all consumers.

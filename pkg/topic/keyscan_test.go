@@ -229,7 +229,7 @@ func TestOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "after a seek", r.take(9, t0), "a2 b1")
-	if err := c.Operator().Move(func(s *channel.State) { s.Skip(3, 4) }); err != nil {
+	if err := c.Operator().Move(func(s *channel.State) { s.Operator().Skip(3, 4) }); err != nil {
 		t.Fatal(err)
 	}
 	r.finish("a2", "b1")

@@ -82,10 +82,10 @@ func (x Operator) Change(f func(*channel.State)) error {
 }
 
 // Finish finishes a message, whatever its state, and returns the previous state: see
-// channel.FinishAny.
+// channel.Operator.Finish.
 func (x Operator) Finish(o seq.Offset) (was channel.MessageState, err error) {
 	c := x.c
-	if err := x.Move(func(s *channel.State) { was = channel.FinishAny(s, o) }); err != nil {
+	if err := x.Move(func(s *channel.State) { was = s.Operator().Finish(o) }); err != nil {
 		return was, err
 	}
 	if tr := c.p.trace.Load(); tr != nil && was != channel.Finished {

@@ -378,7 +378,7 @@ func (p *Partition) Empty() error {
 	p.mu.Unlock()
 	if from := p.pausedAt.Load(); from != notPaused {
 		for _, c := range p.Channels() {
-			c.change(func(s *channel.State) { s.Skip(seq.Offset(from), end) })
+			c.change(func(s *channel.State) { s.Operator().Skip(seq.Offset(from), end) })
 		}
 		p.pausedAt.Store(uint64(end))
 	}

@@ -41,7 +41,7 @@ func TestOldestMessageOfAChannel(t *testing.T) {
 	if at, ok := b.p.OldestAt(c); ok {
 		t.Errorf("published at %v though nothing waits", at)
 	}
-	c.change(func(s *channel.State) { s.Seek(0) })
+	c.change(func(s *channel.State) { s.Operator().Seek(0) })
 	if at, ok := b.p.OldestAt(c); ok {
 		t.Errorf("published at %v, from a batch that is damaged", at)
 	}

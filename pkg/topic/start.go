@@ -63,7 +63,7 @@ func (s Start) Move(ctx context.Context, c *Channel) error {
 	o = min(max(o, l.Start()), l.CommittedEnd())
 	err = c.Operator().Move(func(state *channel.State) {
 		if len(c.consumers) == 0 {
-			state.Seek(o)
+			state.Operator().Seek(o)
 		}
 	})
 	if err != nil {
