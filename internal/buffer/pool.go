@@ -1,6 +1,6 @@
 // Package buffer pools the byte buffers of many connections.
 //
-// Invariants: a buffer that Get allocates has Cap bytes; a buffer in the pool has no other owner.
+// Invariants: a buffer that Get returns has a capacity of Cap bytes, for which its user may charge; a buffer in the pool has no other owner.
 package buffer
 
 import (
@@ -50,8 +50,9 @@ func (p *Pool) Put(buf *[]byte) {
 		return
 	}
 	class := bits.Len(uint(cap(*buf))) - 1
-	if class < minBits || class > maxBits {
+	if class < minBits || cap(*buf) > 1<<maxBits {
 		return
 	}
+	*buf = (*buf)[:0:1<<class]
 	p.classes[class-minBits].Put(buf)
 }

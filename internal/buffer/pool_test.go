@@ -28,3 +28,18 @@ func TestCapIsTheCapacityOfTheBuffer(t *testing.T) {
 	}
 	p.Put(nil)
 }
+
+// A buffer that grew by append has any capacity. Its next user would return more memory to its budget than it took.
+func TestReusedBuffersHaveTheCapacityOfNewOnes(t *testing.T) {
+	for _, grown := range []int{1<<10 + 512, 3 << 10, 1<<24 + 1} {
+		var p Pool
+		for range 100 { // the pool may drop some
+			p.Put(new(make([]byte, 0, grown)))
+			for _, n := range []int{1 << 10, 2 << 10, 1 << 24} {
+				if buf := p.Get(n); cap(*buf) != Cap(n) {
+					t.Fatalf("after one of %d bytes was put back, a buffer for %d bytes has %d, want %d", grown, n, cap(*buf), Cap(n))
+				}
+			}
+		}
+	}
+}
