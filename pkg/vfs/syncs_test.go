@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 )
 
@@ -114,14 +113,6 @@ func TestSyncsReportFailures(t *testing.T) {
 	if err := s.sync(written(t), dataBy(func() error { return errors.New("a closed file counts as refused") })); err != nil {
 		t.Error(err)
 	}
-	r := &syncRequest{done: aioEvent{result: -int64(syscall.EIO)}}
-	if err := r.outcome(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("a failed request: %v", err)
-	}
-	r = &syncRequest{done: aioEvent{}}
-	if err := r.outcome(); err != nil {
-		t.Errorf("a request that did not fail: %v", err)
-	}
 }
 
 func TestManySyncsAtOnce(t *testing.T) {
@@ -143,29 +134,4 @@ func TestManySyncsAtOnce(t *testing.T) {
 		t.Errorf("%d requests were made, %d are idle, %d syncs block", s.made, len(s.idle), s.blocking.Load())
 	}
 	t.Logf("%d requests, %d syncs blocked", s.made, blocked.Load())
-}
-
-// A name is made durable by a request, like data, but of another kind: the kernel need
-// not write a directory for a sync of its data.
-func TestSyncsMakeNamesDurableByRequests(t *testing.T) {
-	s := requested(t, 1) // nothing may block
-	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	kind := nameSync
-	kind.block = func(*os.File) error { return errors.New("one place too many is taken") }
-	if err := s.sync(dir, kind); err != nil {
-		t.Error(err)
-	}
-	if opcode := s.idle[0].control.opcode; opcode != aioSync {
-		t.Errorf("the kernel was asked for operation %d, not %d", opcode, aioSync)
-	}
-	if err := (OS{Syncs: s}).SyncDir(dir.Name()); err != nil {
-		t.Error(err)
-	}
-	if err := (OS{Syncs: s}).SyncDir(filepath.Join(dir.Name(), "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory that is not there: %v", err)
-	}
 }

@@ -44,17 +44,6 @@ func TestSystemVolumeSync(t *testing.T) {
 	}
 }
 
-func TestReleasesOfTheKernel(t *testing.T) {
-	for release, want := range map[string]bool{
-		"5.8.0": true, "5.8": true, "5.10.0-8-amd64": true, "6.1.0-rc3+": true, "10.0": true,
-		"5.7.19": false, "4.19.0-25-cloud": false, "4.9": false, "": false, "x": false,
-	} {
-		if got := atLeast(release, 5, 8); got != want {
-			t.Errorf("%q: %v", release, got)
-		}
-	}
-}
-
 // syncVolume syncs the volume that holds name.
 func syncVolume(fsys FS, name string) error {
 	v, err := OpenVolume(fsys, name)
