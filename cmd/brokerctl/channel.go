@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/output"
+	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -134,7 +135,7 @@ func newChannelListCommand(g *globals) *cobra.Command {
 }
 
 func channelsView(topic string, channels []api.ChannelSummary) output.View {
-	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
+	missing := words.UnionOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
 	return output.List(api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing}, channels,
 		func(c api.ChannelSummary) string { return topic + "/" + c.Name },
 		output.NewTable(channelColumns...), channelRow, func(p *output.Page) { missingNote(p, missing) })
@@ -200,7 +201,13 @@ func newChannelDeleteCommand(g *globals) *cobra.Command {
 		Use:     "delete TOPIC/CHANNEL",
 		Aliases: []string{"rm"},
 		Short:   "Delete a channel and disconnect its consumers",
-	}, "deleted", func(ctx context.Context, at target) error { return g.client.DeleteChannel(ctx, at.topic, at.channel) }))
+	}, "deleted", func(ctx context.Context, at target) error {
+		saved, err := g.client.DeleteChannel(ctx, at.topic, at.channel)
+		if err == nil && len(saved.Unsaved) > 0 {
+			fmt.Fprintf(g.env.stderr, "warning: %s\n", output.Unsaved(at.text, saved))
+		}
+		return err
+	}))
 }
 
 func newChannelLagCommand(g *globals) *cobra.Command {
@@ -228,7 +235,7 @@ func lagView(lag *api.Lag) output.View {
 			perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false),
 		}
 	}, func(p *output.Page) {
-		missingNote(p, missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
+		missingNote(p, words.UnionOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
 		var offline []string
 		for _, c := range lag.Channels {
 			if c.OfflinePartitions > 0 {

@@ -188,7 +188,7 @@ func ordinaryAnswers() map[string]any {
 		"GET /v1/topics/orders/channels/invoice":                       invoice,
 		"GET /v1/topics/orders/channels/invoice/explain":               invoiceExplanation(),
 		"POST /v1/topics/orders/channels/invoice":                      invoice,
-		"DELETE /v1/topics/orders/channels/invoice":                    nil,
+		"DELETE /v1/topics/orders/channels/invoice":                    api.SavedPosition{Verb: "delete"},
 		"POST /v1/topics/orders/channels/invoice/pause":                nil,
 		"POST /v1/topics/orders/channels/invoice/resume":               nil,
 		"POST /v1/topics/orders/channels/invoice/empty":                nil,

@@ -217,3 +217,14 @@ func TestWhatHurtsIsTriedOutWithoutAQuestion(t *testing.T) {
 		}
 	}
 }
+
+// Where the leaders did not respond, a restored channel would begin at the end.
+func TestDeletionNamesPartitionsWithoutAPosition(t *testing.T) {
+	b := newFakeBroker(t)
+	for want, saved := range map[string][]api.SavedPartition{"leaders of partitions [1] did not respond": {{}}, "channel restore cannot restore it": {}} {
+		b.set("DELETE /v1/topics/orders/channels/invoice", api.SavedPosition{Partitions: saved, Unsaved: []int{1}})
+		if r := b.brokerctl(t, "channel", "delete", "orders/invoice", "--yes"); r.exit != exitOK || !strings.Contains(r.stderr, want) {
+			t.Errorf("exit %d, without %q:\n%s%s", r.exit, want, r.stdout, r.stderr)
+		}
+	}
+}

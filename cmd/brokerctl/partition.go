@@ -65,7 +65,7 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 			partitions = append(partitions, q)
 		}
 	}
-	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
+	missing := words.UnionOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
 	t := output.NewTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
 	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
 	return g.show(cmd, output.List(object, partitions, partitionName, t, func(q api.Partition) []any {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
-	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -89,14 +88,6 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 	}
 	e.answer.Hint = "usage: " + cmd.UseLine()
 	return at, e
-}
-
-// missingOf returns the nodes that are missing in any of the objects.
-func missingOf[T any](all []T, of func(T) []string) (missing []string) {
-	for _, x := range all {
-		missing = words.Union(missing, of(x))
-	}
-	return missing
 }
 
 // missingNote prints a warning about nodes that lead partitions and did not respond.

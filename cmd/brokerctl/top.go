@@ -83,7 +83,7 @@ func topTopics(topics []api.Topic) output.View {
 		}
 		return []any{x.Name, words.Size(x.Bytes), count(x.MessagesTotal), len(x.Partitions), len(x.Channels), count(waiting)}
 	}, func(p *output.Page) {
-		missingNote(p, missingOf(topics, func(t api.Topic) []string { return t.MissingNodes }))
+		missingNote(p, words.UnionOf(topics, func(t api.Topic) []string { return t.MissingNodes }))
 	})
 }
 

@@ -185,7 +185,7 @@ func newTopicListCommand(g *globals) *cobra.Command {
 }
 
 func topicsView(topics []api.Topic) output.View {
-	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
+	missing := words.UnionOf(topics, func(t api.Topic) []string { return t.MissingNodes })
 	return output.View{
 		Object: api.TopicList{Topics: topics, MissingNodes: missing},
 		Lines:  listing.Lines(topics),

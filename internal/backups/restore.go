@@ -200,7 +200,7 @@ func (r *restoring) pauseTopic(ctx context.Context, paused bool) error {
 // open ends the restore: the topic delivers from then on. The marker is deleted while the topic is
 // paused, so that without another channel the first one begins with all messages.
 func (r *restoring) open(ctx context.Context) error {
-	if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.DeleteChannel(ctx, r.as, Marker) }); err != nil {
+	if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return r.c.Client.DeleteChannel(ctx, r.as, Marker) }); err != nil {
 		return err
 	}
 	if r.t.Paused {

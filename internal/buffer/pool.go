@@ -53,6 +53,6 @@ func (p *Pool) Put(buf *[]byte) {
 	if class < minBits || cap(*buf) > 1<<maxBits {
 		return
 	}
-	*buf = (*buf)[:0:1<<class]
+	*buf = (*buf)[: 0 : 1<<class]
 	p.classes[class-minBits].Put(buf)
 }

@@ -93,3 +93,11 @@ func Union(a, b []string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// UnionOf returns the union of the names that each of some things has.
+func UnionOf[T any](all []T, of func(T) []string) (names []string) {
+	for _, x := range all {
+		names = Union(names, of(x))
+	}
+	return names
+}

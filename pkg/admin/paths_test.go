@@ -83,9 +83,9 @@ func TestDotNamesCanOnlyBeDeleted(t *testing.T) {
 			code failure.Code
 			call string
 		}{
-			{"delete channel " + name + " of t", func() error { return c.DeleteChannel(t.Context(), "t", name) }, "", "delete t/" + name},
-			{"delete it again", func() error { return c.DeleteChannel(t.Context(), "t", name) }, failure.NotFound, ""},
-			{"delete channel " + name + " of " + name, func() error { return c.DeleteChannel(t.Context(), name, name) }, "", "delete " + name + "/" + name},
+			{"delete channel " + name + " of t", func() error { _, err := c.DeleteChannel(t.Context(), "t", name); return err }, "", "delete t/" + name},
+			{"delete it again", func() error { _, err := c.DeleteChannel(t.Context(), "t", name); return err }, failure.NotFound, ""},
+			{"delete channel " + name + " of " + name, func() error { _, err := c.DeleteChannel(t.Context(), name, name); return err }, "", "delete " + name + "/" + name},
 			{"describe it", func() error { _, err := c.Topic(t.Context(), name); return err }, failure.Invalid, ""},
 			{"pause it", func() error { return c.PauseTopic(t.Context(), name, true) }, failure.Invalid, ""},
 			{"delete it", func() error { return c.DeleteTopic(t.Context(), name) }, "", "delete " + name},

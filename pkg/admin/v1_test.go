@@ -137,8 +137,10 @@ func TestV1ByItsClient(t *testing.T) {
 	if !f.sought.Start {
 		t.Errorf("sought %+v", f.sought)
 	}
-	want("delete channel", c.DeleteChannel(ctx, "new", "c#ephemeral"), "")
-	want("delete channel again", c.DeleteChannel(ctx, "new", "c#ephemeral"), failure.NotFound)
+	_, err = c.DeleteChannel(ctx, "new", "c#ephemeral")
+	want("delete channel", err, "")
+	_, err = c.DeleteChannel(ctx, "new", "c#ephemeral")
+	want("delete channel again", err, failure.NotFound)
 	want("delete", c.DeleteTopic(ctx, "new"), "")
 	want("delete again", c.DeleteTopic(ctx, "new"), failure.NotFound)
 	one := 1

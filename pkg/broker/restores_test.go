@@ -227,11 +227,19 @@ func TestChannelThatIsStillThereIsNotRestored(t *testing.T) {
 func TestRestoreNamesPartitionsWithoutAPosition(t *testing.T) {
 	l := movedLan(t)
 	ctx := t.Context()
+	before := l.store.Topic("t")
 	resume := l.at("n2").Host.Lookup("t").Suspend()
 	err := l.at("n1").Contents.DeleteChannel(ctx, "t", "c")
 	resume()
 	if err != nil {
 		t.Fatal(err)
+	}
+	history, err := l.at("n1").Contents.ChannelHistory("t", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(history) == 0 || !slices.Equal(history[0].UnsavedIn(before), []int{1}) {
+		t.Errorf("the deletion saved %+v, want all but partition 1", history)
 	}
 	u, err := l.at("n3").Contents.RestoreChannel(ctx, "t", "c", false)
 	if err != nil || !slices.Equal(u.Unsaved, []int{1}) || len(u.Partitions) != 2 {

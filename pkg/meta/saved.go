@@ -230,3 +230,13 @@ func (v *Saved) restore(s *State) error {
 	s.saved = append(s.saved, v)
 	return nil
 }
+
+// UnsavedIn returns the partitions of a topic in which the position was not saved.
+func (v *Saved) UnsavedIn(t *Topic) (unsaved []int) {
+	for i := range t.Partitions {
+		if !slices.ContainsFunc(v.Partitions, func(p SavedPartition) bool { return p.Partition == i }) {
+			unsaved = append(unsaved, i)
+		}
+	}
+	return unsaved
+}

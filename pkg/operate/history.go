@@ -398,9 +398,7 @@ func undo(ctx context.Context, o *Node, v *meta.Saved) (api.UndoneMove, error) {
 		Topic: v.Topic, Channel: v.Channel, Verb: v.Verb, At: time.Unix(0, v.At).UTC(), Partitions: make([]api.UndonePartition, len(v.Partitions)),
 	}
 	if t := o.Meta.Topic(v.Topic); t != nil && v.Verb == SavedDelete {
-		u.Unsaved = slices.DeleteFunc(partitionsOf(t), func(i int) bool {
-			return slices.ContainsFunc(v.Partitions, func(p meta.SavedPartition) bool { return p.Partition == i })
-		})
+		u.Unsaved = v.UnsavedIn(t)
 	}
 	var c tally
 	err := fan.Join(len(v.Partitions), askTogether, func(i int) error {

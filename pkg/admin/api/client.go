@@ -185,12 +185,18 @@ func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek
 	return post[Channel](ctx, &c.t, path("topics", topic, "channels", channel, "seek"), to)
 }
 
-// DeleteChannel deletes a channel and disconnects its consumers.
-func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) error {
+// DeleteChannel deletes a channel and disconnects its consumers. It returns the position that a restore restores, without
+// partitions if none is saved.
+func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) (*SavedPosition, error) {
+	at := path("topics", topic, "channels", channel)
 	if isDotSegment(topic) || isDotSegment(channel) {
-		return c.t.send(ctx, http.MethodDelete, path("channels")+"?"+url.Values{"topic": {topic}, "channel": {channel}}.Encode(), nil, nil)
+		at = path("channels") + "?" + url.Values{"topic": {topic}, "channel": {channel}}.Encode()
 	}
-	return c.t.send(ctx, http.MethodDelete, path("topics", topic, "channels", channel), nil, nil)
+	d := &SavedPosition{}
+	if err := c.t.send(ctx, http.MethodDelete, at, nil, d); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // Publish stores messages. After an error of failure.Uncertain they may be stored.

@@ -29,6 +29,9 @@ type SavedPosition struct {
 	At         time.Time        `json:"at"`
 	Verb       string           `json:"verb"` // the change: seek, skip, empty, delete, restore
 	Partitions []SavedPartition `json:"partitions"`
+	// Unsaved, in the answer to a deletion, are the partitions in which the position was not saved, because their
+	// leaders did not respond: a restored channel begins at their end.
+	Unsaved []int `json:"unsaved,omitempty"`
 }
 
 // SavedPartition is a saved position in one partition.

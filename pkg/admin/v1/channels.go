@@ -168,7 +168,17 @@ func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (ans
 	if dry, err := isDryRun(r); dry || err != nil {
 		return reply(v.info(r.Context(), t, channel), err)
 	}
-	return done(v.topics.broker.DeleteChannel(r.Context(), t.Name, channel))
+	if err := v.topics.broker.DeleteChannel(r.Context(), t.Name, channel); err != nil {
+		return answer{}, err
+	}
+	all, err := v.topics.broker.ChannelHistory(t.Name, channel)
+	if err != nil {
+		all = nil // the topic is gone as well
+	}
+	saved, unsaved := savedAtDeletion(t, channel, all)
+	p := savedPosition(saved)
+	p.Unsaved = unsaved
+	return success(p)
 }
 
 func (v channelsAPI) empty(r *http.Request, t *meta.Topic, channel string) (answer, error) {
@@ -325,4 +335,19 @@ func orderIn(req api.AlterChannel) (*policy.Order, error) {
 		err = api.Errorf(failure.Invalid, "ordered false and order strict contradict each other: nothing was changed; give order alone")
 	}
 	return &order, err
+}
+
+// savedAtDeletion returns the position, of those saved of a channel, to which a restore would restore it after its
+// deletion, and the partitions in which none is saved; t is the topic before the deletion.
+func savedAtDeletion(t *meta.Topic, channel string, saved []*meta.Saved) (*meta.Saved, []int) {
+	v := &meta.Saved{Verb: operate.SavedDelete}
+	c := t.Channels[channel]
+	if c == nil || meta.IsEphemeral(channel) || meta.IsEphemeral(t.Name) {
+		return v, nil // positions of ephemeral channels are not saved
+	}
+	i := slices.IndexFunc(saved, func(v *meta.Saved) bool { return v.Verb == operate.SavedDelete && v.Version == c.Version })
+	if i >= 0 {
+		v = saved[i]
+	}
+	return v, v.UnsavedIn(t)
 }

@@ -98,13 +98,17 @@ func (v historyAPI) history(r *http.Request, t *meta.Topic) (answer, error) {
 	}
 	out := api.ChannelHistory{Topic: t.Name, Channel: channel, Saved: []api.SavedPosition{}}
 	for _, s := range all {
-		p := api.SavedPosition{ID: s.Index, At: time.Unix(0, s.At).UTC(), Verb: s.Verb, Partitions: []api.SavedPartition{}}
-		for _, q := range s.Partitions {
-			p.Partitions = append(p.Partitions, api.SavedPartition{Partition: q.Partition, Confirmed: uint64(q.Floor), MovedTo: uint64(q.Target)})
-		}
-		out.Saved = append(out.Saved, p)
+		out.Saved = append(out.Saved, savedPosition(s))
 	}
 	return success(out)
+}
+
+func savedPosition(s *meta.Saved) api.SavedPosition {
+	p := api.SavedPosition{ID: s.Index, At: time.Unix(0, s.At).UTC(), Verb: s.Verb, Partitions: []api.SavedPartition{}}
+	for _, q := range s.Partitions {
+		p.Partitions = append(p.Partitions, api.SavedPartition{Partition: q.Partition, Confirmed: uint64(q.Floor), MovedTo: uint64(q.Target)})
+	}
+	return p
 }
 
 func (v historyAPI) undo(r *http.Request, t *meta.Topic, channel string) (answer, error) {
