@@ -21,7 +21,6 @@ import (
 
 // fake is a Broker in memory. Its topics exist; its messages are only counted.
 type fake struct {
-	unsaved   []int // what DeletedChannel answers
 	mu        sync.Mutex
 	topics    map[string]*meta.Topic
 	published []publish.Request

@@ -26,7 +26,7 @@ type PartitionMove struct {
 // SavedPosition is the position of a channel before an operator moved, emptied or deleted it.
 type SavedPosition struct {
 	ID         uint64           `json:"id"`
-	At         time.Time        `json:"at"`
+	At         time.Time        `json:"at,omitzero"`
 	Verb       string           `json:"verb"` // the change: seek, skip, empty, delete, restore
 	Partitions []SavedPartition `json:"partitions"`
 	// Unsaved, in the answer to a deletion, are the partitions in which the position was not saved, because their

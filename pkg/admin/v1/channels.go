@@ -176,7 +176,10 @@ func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (ans
 		all = nil // the topic is gone as well
 	}
 	saved, unsaved := savedAtDeletion(t, channel, all)
-	p := savedPosition(saved)
+	p := api.SavedPosition{Verb: operate.SavedDelete, Partitions: []api.SavedPartition{}}
+	if saved != nil {
+		p = savedPosition(saved)
+	}
 	p.Unsaved = unsaved
 	return success(p)
 }
@@ -338,16 +341,15 @@ func orderIn(req api.AlterChannel) (*policy.Order, error) {
 }
 
 // savedAtDeletion returns the position, of those saved of a channel, to which a restore would restore it after its
-// deletion, and the partitions in which none is saved; t is the topic before the deletion.
+// deletion, nil if there is none, and the partitions in which none is saved; t is the topic before the deletion.
 func savedAtDeletion(t *meta.Topic, channel string, saved []*meta.Saved) (*meta.Saved, []int) {
-	v := &meta.Saved{Verb: operate.SavedDelete}
 	c := t.Channels[channel]
 	if c == nil || meta.IsEphemeral(channel) || meta.IsEphemeral(t.Name) {
-		return v, nil // positions of ephemeral channels are not saved
+		return nil, nil // positions of ephemeral channels are not saved
 	}
 	i := slices.IndexFunc(saved, func(v *meta.Saved) bool { return v.Verb == operate.SavedDelete && v.Version == c.Version })
-	if i >= 0 {
-		v = saved[i]
+	if i < 0 {
+		return nil, (&meta.Saved{}).UnsavedIn(t)
 	}
-	return v, v.UnsavedIn(t)
+	return saved[i], saved[i].UnsavedIn(t)
 }
