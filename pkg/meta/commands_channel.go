@@ -80,19 +80,16 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	return nil
 }
 
-// restore makes a channel that of a deleted version of its name, and all that the deleted one was restored as: the last
-// position that was saved of it knows them all.
+// restore makes a channel that of a deleted version of its name, and all that the deleted one was restored as, which
+// each position that was saved of it tells since its deletion.
 func (c *Channel) restore(s *State, t *Topic, version Incarnation) error {
-	var deleted *Saved
-	for _, v := range s.saved {
-		if v.of(t.Name, c.Name) && v.Incarnation == t.Incarnation && v.Version == version {
-			deleted = v
-		}
-	}
-	if deleted == nil {
+	i := slices.IndexFunc(s.saved, func(v *Saved) bool {
+		return v.of(t.Name, c.Name) && v.Incarnation == t.Incarnation && v.Version == version
+	})
+	if i < 0 {
 		return fmt.Errorf("channel %s: no position of the deleted channel is saved: %w", c.Name, failure.StaleVersion)
 	}
-	former := slices.Concat(c.Former, deleted.Former, []Incarnation{version})
+	former := slices.Concat(c.Former, s.saved[i].Former, []Incarnation{version})
 	slices.Sort(former)
 	former = slices.DeleteFunc(slices.Compact(former), func(v Incarnation) bool { return v == c.Version })
 	if len(former) > maxFormer {
