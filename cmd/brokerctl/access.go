@@ -22,9 +22,7 @@ func (g *globals) shell() *shell.Shell {
 		Client: func() *api.Client { return g.client }, Timeout: func() time.Duration { return g.timeout },
 		Show:    func(cmd *cobra.Command, a output.Answer) error { return g.show(cmd, a.View(g.quiet)) },
 		Partial: partial, Group: groupOnly, Nodes: completeNodes(g), Duration: durationVar,
-		Confirm: func(cmd *cobra.Command, yes bool, what, name string) error {
-			return (&confirmation{yes}).ask(cmd, g, what, name)
-		},
+		Yes: func() bool { return g.yes }, Confirm: func(cmd *cobra.Command, what, name string) error { return confirm(cmd, g, what, name) },
 	}
 }
 

@@ -19,7 +19,6 @@ type seekOptions struct {
 	to        string
 	partition int
 	dryRun    bool
-	sure      confirmation
 }
 
 func newChannelSeekCommand(g *globals) *cobra.Command {
@@ -48,7 +47,6 @@ or skips more than 1,000 messages asks for confirmation. The previous position i
 	})
 	cmd.Flags().StringVar(&o.to, "to", "", "target `POSITION`: start, end, a time, an age such as -2h, or an offset")
 	cmd.Flags().IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
-	o.sure.addYes(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 	return cmd
 }
@@ -106,7 +104,7 @@ func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.
 	again, skipped := sumsOf(plan)
 	if max(again, skipped) > surprising {
 		warning := fmt.Sprintf("%s would be redelivered and %s skipped; brokerctl channel undo %s takes that back", plural(again, "message"), count(skipped), at)
-		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+		if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}
 	}
@@ -248,7 +246,6 @@ type skipOptions struct {
 	id        string
 	partition int
 	to        uint64
-	sure      confirmation
 }
 
 func newChannelSkipCommand(g *globals) *cobra.Command {
@@ -266,7 +263,6 @@ confirmation.`,
 	f.StringVar(&o.id, "id", "", "`ID` of the message, or its position PARTITION/SEQ")
 	f.IntVar(&o.partition, "partition", 0, "the partition")
 	f.Uint64Var(&o.to, "to", 0, "skip the messages before this `SEQ`")
-	o.sure.addYes(cmd)
 	return cmd
 }
 
@@ -287,7 +283,7 @@ func (o *skipOptions) skip(cmd *cobra.Command, g *globals, at target) error {
 		return err
 	}
 	if _, skipped := sumsOf(plan); skipped > surprising {
-		if err := o.sure.askAfter(cmd, g, plural(skipped, "message")+" would be skipped; brokerctl channel undo "+at.String()+" takes that back", at.String()); err != nil {
+		if err := confirmAfter(cmd, g, plural(skipped, "message")+" would be skipped; brokerctl channel undo "+at.String()+" takes that back", at.String()); err != nil {
 			return err
 		}
 	}

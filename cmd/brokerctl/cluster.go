@@ -230,13 +230,8 @@ func upgradeText(p *output.Page, u *api.Upgrade, dry bool) {
 	}
 }
 
-type balanceOptions struct {
-	req api.StartBalance
-	yes bool
-}
-
 func newClusterBalanceCommand(g *globals) *cobra.Command {
-	var o balanceOptions
+	var req api.StartBalance
 	cmd := &cobra.Command{
 		Use:   "balance",
 		Short: "Show or improve the balance of leaders and replicas",
@@ -246,43 +241,42 @@ automatically some time after a failure; --leaders returns it now. Replicas neve
 --dry-run shows what --leaders, --replicas and --limit would start.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(cmd); err != nil {
+			if err := validateBalance(cmd, &req); err != nil {
 				return err
 			}
-			return balanceCluster(cmd, g, o)
+			return balanceCluster(cmd, g, req)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
-	f.BoolVar(&o.req.Replicas, "replicas", false, "start the listed replica moves")
-	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of partitions whose replicas move (default: as many as may move at a time)")
-	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would be started without changing anything")
-	f.BoolVar(&o.yes, "yes", false, "confirm moving replicas: they are copied, then the old copies are deleted")
+	f.BoolVar(&req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
+	f.BoolVar(&req.Replicas, "replicas", false, "start the listed replica moves")
+	f.IntVar(&req.Limit, "limit", 0, "maximum number of partitions whose replicas move (default: as many as may move at a time)")
+	f.BoolVar(&req.DryRun, "dry-run", false, "show what would be started without changing anything")
 	return cmd
 }
 
-func (o *balanceOptions) validate(cmd *cobra.Command) error {
+func validateBalance(cmd *cobra.Command, req *api.StartBalance) error {
 	limited := cmd.Flags().Changed("limit")
 	switch {
-	case limited && o.req.Limit < 1:
+	case limited && req.Limit < 1:
 		return usageError("--limit must be above 0")
-	case limited && !o.req.Replicas:
+	case limited && !req.Replicas:
 		return usageError("--limit applies to --replicas")
-	case o.req.DryRun && !o.req.Leaders && !o.req.Replicas: // of all
-		o.req.Leaders, o.req.Replicas = true, true
+	case req.DryRun && !req.Leaders && !req.Replicas: // of all
+		req.Leaders, req.Replicas = true, true
 	}
 	return nil
 }
 
-func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
+func balanceCluster(cmd *cobra.Command, g *globals, req api.StartBalance) error {
 	ask := g.client.Balance
-	if o.req.Leaders || o.req.Replicas {
-		if o.req.Replicas && !o.yes && !o.req.DryRun {
+	if req.Leaders || req.Replicas {
+		if req.Replicas && !g.yes && !req.DryRun {
 			e := usageError("moving replicas copies them over the network, then deletes the old copies")
 			e.answer.Hint = "review the plan with --dry-run, then add --yes"
 			return e
 		}
-		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
+		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, req) }
 	}
 	return answer(cmd, g, ask, func(b *api.Balance) output.View {
 		return output.View{Object: b, Names: balanceNames(b), Text: func(p *output.Page) { balanceText(p, b) }}

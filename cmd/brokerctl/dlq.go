@@ -112,7 +112,6 @@ of a partition may be redriven twice.`,
 }
 
 func newDLQPurgeCommand(g *globals) *cobra.Command {
-	var sure confirmation
 	var filter string
 	var dry bool
 	cmd := acting(g, &cobra.Command{
@@ -120,13 +119,12 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 		Short: "Discard dead letters of a channel",
 	}, func(cmd *cobra.Command, at target) error {
 		if !dry {
-			if err := sure.ask(cmd, g, "purging the dead letters of channel", at.channel); err != nil {
+			if err := confirm(cmd, g, "purging the dead letters of channel", at.channel); err != nil {
 				return err
 			}
 		}
 		return processDeadLetters(cmd, g, at, letterAction{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter})
 	})
-	sure.addFlags(cmd)
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them without changing anything")
 	return cmd

@@ -123,7 +123,6 @@ type rescheduling struct {
 	window dueWindow
 	all    bool
 	dry    bool
-	sure   confirmation
 }
 
 func newMessageCancelCommand(g *globals) *cobra.Command {
@@ -158,7 +157,6 @@ channel, and which of its deferred messages are meant: --until, --since or --all
 	r.window.addFlags(cmd)
 	f.BoolVar(&r.all, "all", false, "all deferred messages of the channel")
 	f.BoolVar(&r.dry, "dry-run", false, "count them without changing anything")
-	r.sure.addYes(cmd)
 	return cmd
 }
 
@@ -214,14 +212,14 @@ func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names [
 		}
 		req.IDs = append(req.IDs, id)
 	}
-	if len(names) == 0 && !r.dry && !r.sure.yes {
+	if len(names) == 0 && !r.dry && !g.yes {
 		plan, err := r.ask(cmd, g, at, api.Reschedule{All: req.All, Since: req.Since, Until: req.Until, DryRun: true})
 		if err != nil {
 			return err
 		}
 		if plan.Count > 0 {
 			warning := plural(plan.Count, "deferred message") + " would be " + r.would + ", which cannot be undone"
-			if err := r.sure.askAfter(cmd, g, warning, at.topic+"/"+at.channel); err != nil {
+			if err := confirmAfter(cmd, g, warning, at.topic+"/"+at.channel); err != nil {
 				return err
 			}
 		}

@@ -284,7 +284,6 @@ node leads partitions again once its replicas are in sync: brokerctl cluster hea
 type decommissionOptions struct {
 	req  api.DecommissionNode
 	wait bool
-	sure confirmation
 }
 
 func newNodeDecommissionCommand(g *globals) *cobra.Command {
@@ -302,7 +301,6 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 	f.BoolVar(&o.wait, "wait", false, "wait until it holds nothing")
 	f.BoolVar(&o.req.Force, "force", false, "start even if the other nodes are too few for all replicas")
 	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
-	o.sure.addYes(cmd)
 	return cmd
 }
 
@@ -323,7 +321,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	if o.req.DryRun {
 		return showDryRun(cmd, g, start, warning, id)
 	}
-	if err := o.sure.askAfter(cmd, g, warning, id); err != nil {
+	if err := confirmAfter(cmd, g, warning, id); err != nil {
 		return err
 	}
 	n, err = query(cmd.Context(), g, start)
@@ -367,17 +365,15 @@ func evacuated(n *api.NodeDetail) (text string, done bool) {
 
 func newNodeRemoveCommand(g *globals) *cobra.Command {
 	var req api.RemoveNode
-	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove an empty node from the cluster permanently",
 		Long:  helpOf("node-remove"),
 		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
-		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, req, sure, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, req, args[0]) },
 	}
 	cmd.Flags().BoolVar(&req.LoseDeleted, "lose-deleted", false, "remove it even if deleted topics can then no longer be restored")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "check whether it can be removed without changing anything")
-	sure.addYes(cmd)
 	return cmd
 }
 
@@ -389,7 +385,7 @@ type removed struct {
 	LostTopics []string `json:"lost_deleted_topics,omitempty"`
 }
 
-func removeNode(cmd *cobra.Command, g *globals, req api.RemoveNode, sure confirmation, id string) error {
+func removeNode(cmd *cobra.Command, g *globals, req api.RemoveNode, id string) error {
 	warning := fmt.Sprintf("removing %s stops it permanently and makes its data directory unusable", id)
 	var lost []string
 	switch n, err := query(cmd.Context(), g, nodeOf(g, id)); {
@@ -407,7 +403,7 @@ func removeNode(cmd *cobra.Command, g *globals, req api.RemoveNode, sure confirm
 	if req.DryRun = req.DryRun || len(lost) > 0 && !req.LoseDeleted; req.DryRun { // the latter is refused
 		return showDryRun(cmd, g, remove, warning, id)
 	}
-	if err := sure.askAfter(cmd, g, warning, id); err != nil {
+	if err := confirmAfter(cmd, g, warning, id); err != nil {
 		return err
 	}
 	r, err := query(cmd.Context(), g, remove)

@@ -281,6 +281,12 @@ func TestSavedPositionsAreListed(t *testing.T) {
 	goldenForms(t, "channel-undo-list", []string{"channel", "undo", "orders/invoice", "--list"})
 }
 
+func TestCommandsThatAskNothingAcceptYes(t *testing.T) {
+	if r := newFakeBroker(t).brokerctl(t, "channel", "undo", "orders/invoice", "--yes"); r.exit != exitOK {
+		t.Errorf("exit %d: %s", r.exit, r.stderr)
+	}
+}
+
 func TestChannelStartIsConfigurable(t *testing.T) {
 	broker := newFakeBroker(t)
 	broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "-2h")

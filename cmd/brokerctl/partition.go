@@ -200,8 +200,7 @@ Without --to the controller chooses the replica.`,
 }
 
 type electOptions struct {
-	req  api.ElectLeader
-	sure confirmation
+	req api.ElectLeader
 }
 
 func newPartitionElectCommand(g *globals) *cobra.Command {
@@ -224,7 +223,6 @@ cannot be restored. The election is recorded with the reason unclean.`,
 	f := cmd.Flags()
 	f.StringVar(&o.req.To, "to", "", "`NODE` to become leader")
 	f.BoolVar(&o.req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
-	o.sure.addYes(cmd)
 	return cmd
 }
 
@@ -236,13 +234,13 @@ func (o *electOptions) validate() error {
 }
 
 func electLeader(cmd *cobra.Command, g *globals, o electOptions, at target) error {
-	if o.req.Unclean && !o.sure.yes {
+	if o.req.Unclean && !g.yes {
 		d, err := query(cmd.Context(), g, at.describe(g))
 		if err != nil {
 			return err
 		}
 		warning := fmt.Sprintf("electing %s to lead %s cannot be undone: %s", o.req.To, at, lostBy(d, o.req.To))
-		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+		if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}
 	}

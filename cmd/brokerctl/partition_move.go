@@ -16,7 +16,6 @@ type moveOptions struct {
 	cancel   bool
 	wait     bool
 	dryRun   bool
-	sure     confirmation
 }
 
 func newPartitionMoveCommand(g *globals) *cobra.Command {
@@ -40,7 +39,6 @@ are copied while the partition keeps serving, and old ones are deleted once the 
 	f.BoolVar(&o.cancel, "cancel", false, "cancel a move and restore the previous replicas")
 	f.BoolVar(&o.wait, "wait", false, "wait until the replicas are in place")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
-	o.sure.addYes(cmd)
 	return cmd
 }
 
@@ -71,7 +69,7 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 		if o.dryRun {
 			return showDryRun(cmd, g, start, warning, at.String())
 		}
-		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+		if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}
 	}

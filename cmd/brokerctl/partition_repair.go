@@ -12,8 +12,7 @@ import (
 )
 
 type repairOptions struct {
-	req  api.RepairPartition
-	sure confirmation
+	req api.RepairPartition
 }
 
 func newPartitionRepairCommand(g *globals) *cobra.Command {
@@ -35,7 +34,6 @@ func newPartitionRepairCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.req.Discard, "discard", "", "delete the set-aside copy of this `NAME`")
 	f.BoolVar(&o.req.AcceptLoss, "accept-loss", false, "clear data_lost for a partition whose only replica lost its data")
 	f.StringVar(&o.req.Node, "on", "", "`NODE` that holds the copy")
-	o.sure.addYes(cmd)
 	return cmd
 }
 
@@ -64,7 +62,7 @@ func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at target)
 		if o.req.Discard != "" {
 			warning = fmt.Sprintf("deleting %s on %s cannot be undone: %s", o.req.Discard, o.req.Node, lostWith(r, o.req))
 		}
-		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+		if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
 			return err
 		}
 		r, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Repair, error) {

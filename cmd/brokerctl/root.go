@@ -41,6 +41,7 @@ type globals struct {
 	timeout   time.Duration
 	noHeaders bool
 	quiet     bool
+	yes       bool
 	sortBy    string
 	reason    string        // of a change, for the audit log
 	watch     time.Duration // 0: once
@@ -137,6 +138,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	g.timeout = defaultTimeout
 	durationVar(f, &g.timeout, "timeout", "timeout of a request")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
+	f.BoolVar(&g.yes, "yes", false, "answer yes to every question, such as the name of what is to be deleted")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "print results only, no progress messages")
 	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers descending,\ntexts ascending; a leading - reverses the order")
 	f.StringVar(&g.reason, "reason", "", "reason for a change, as `TEXT` for the audit log")

@@ -130,15 +130,13 @@ func (g *globals) changing(cmd *cobra.Command, action string, do func(context.Co
 
 // confirming makes a command of changing ask for confirmation first, after a warning.
 func (g *globals) confirming(warning func(target) string, cmd *cobra.Command) *cobra.Command {
-	var sure confirmation
-	sure.addYes(cmd)
 	dry := addTry(cmd)
 	change := cmd.RunE
 	return acting(g, cmd, func(cmd *cobra.Command, at target) error {
 		if *dry {
 			return g.try(cmd, at, warning(at))
 		}
-		if err := sure.askAfter(cmd, g, warning(at), cmp.Or(at.channel, at.topic)); err != nil {
+		if err := confirmAfter(cmd, g, warning(at), cmp.Or(at.channel, at.topic)); err != nil {
 			return err
 		}
 		return change(cmd, []string{at.text})
@@ -178,29 +176,15 @@ func (g *globals) try(cmd *cobra.Command, at target, warning string) error {
 	return answer(cmd, g, ask, func(c *api.Channel) output.View { return channelView(c).Then(said) })
 }
 
-// confirmation guards what cannot be undone, or only with effort or for a time.
-type confirmation struct {
-	yes bool
+// confirm asks for the name as confirmation of what cannot be undone, unless --yes was given. It
+// refuses if stdin is not a terminal.
+func confirm(cmd *cobra.Command, g *globals, what, name string) error {
+	return confirmAfter(cmd, g, fmt.Sprintf("%s %s cannot be undone", what, name), name)
 }
 
-func (c *confirmation) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation; cannot be undone")
-}
-
-// addYes adds --yes for changes that are hard to undo.
-func (c *confirmation) addYes(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation")
-}
-
-// ask asks for the name as confirmation, unless --yes was given. It refuses if stdin is not a
-// terminal.
-func (c *confirmation) ask(cmd *cobra.Command, g *globals, what, name string) error {
-	return c.askAfter(cmd, g, fmt.Sprintf("%s %s cannot be undone", what, name), name)
-}
-
-// askAfter asks for the name after a warning, unless --yes was given.
-func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name string) error {
-	if c.yes {
+// confirmAfter asks for the name after a warning, unless --yes was given.
+func confirmAfter(cmd *cobra.Command, g *globals, warning, name string) error {
+	if g.yes {
 		return nil
 	}
 	if !g.env.isTerminal {

@@ -269,7 +269,6 @@ type deletion struct {
 	purge       bool
 	dry         *bool
 	incarnation uint64
-	sure        confirmation
 }
 
 func newTopicDeleteCommand(g *globals) *cobra.Command {
@@ -285,7 +284,6 @@ with --incarnation a topic in the trash.`,
 	f := cmd.Flags()
 	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
 	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: delete the topic of this incarnation, which may already be in the trash")
-	d.sure.addYes(cmd)
 	d.dry = addTry(cmd)
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "incarnation")
 	return cmd
@@ -300,7 +298,7 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	if !d.purge {
 		action = "deleted"
 	}
-	if !d.purge && (*d.dry || !d.sure.yes) {
+	if !d.purge && (*d.dry || !g.yes) {
 		t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, name) })
 		if err != nil {
 			return err
@@ -310,7 +308,7 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	if *d.dry {
 		return g.try(cmd, at, warning)
 	}
-	if err := d.sure.askAfter(cmd, g, warning, name); err != nil {
+	if err := confirmAfter(cmd, g, warning, name); err != nil {
 		return err
 	}
 	return g.change(cmd, at, action, func(ctx context.Context) error {

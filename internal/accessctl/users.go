@@ -128,7 +128,7 @@ func usersAnswer(users []api.User) output.Answer {
 }
 
 func (s *Shell) deleteUser() *cobra.Command {
-	var yes, dry bool
+	var dry bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a user and the user's tokens",
@@ -140,13 +140,12 @@ func (s *Shell) deleteUser() *cobra.Command {
 					return c.PlanDeleteUser(ctx, name)
 				}, deletionAnswer)
 			}
-			if err := s.Confirm(cmd, yes, "deleting user", name); err != nil {
+			if err := s.Confirm(cmd, "deleting user", name); err != nil {
 				return err
 			}
 			return s.remove(cmd, "user", name, "deleted", func(ctx context.Context, c api.Access) error { return c.DeleteUser(ctx, name) })
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation; cannot be undone")
 	dryRunFlag(cmd, &dry)
 	return cmd
 }

@@ -12,11 +12,10 @@ import (
 )
 
 // deletion is the flags of the commands that delete backups.
-type deletion struct{ dry, yes bool }
+type deletion struct{ dry bool }
 
 func (d *deletion) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.dry, "dry-run", false, "report what would be deleted without deleting anything")
-	cmd.Flags().BoolVar(&d.yes, "yes", false, "do not ask for confirmation; cannot be undone")
 }
 
 func (s *Shell) delete() *cobra.Command {
@@ -62,12 +61,12 @@ works as backup delete does.`,
 
 // run deletes backups after a confirmation, which says what would be deleted.
 func (d *deletion) run(cmd *cobra.Command, s *Shell, r *backup.Repository, remove func(dry bool) (*backup.Deleted, error)) error {
-	if !d.dry && !d.yes {
+	if !d.dry && !s.Yes() {
 		would, err := remove(true)
 		if err != nil {
 			return err
 		}
-		if err := s.Confirm(cmd, false, fmt.Sprintf("deleting %s in", words.CountOf(len(would.Backups), "backup")), r.String()); err != nil {
+		if err := s.Confirm(cmd, fmt.Sprintf("deleting %s in", words.CountOf(len(would.Backups), "backup")), r.String()); err != nil {
 			return err
 		}
 	}

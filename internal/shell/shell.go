@@ -18,8 +18,10 @@ type Shell struct {
 	Client  func() *api.Client
 	Timeout func() time.Duration // of a request
 	Show    func(*cobra.Command, output.Answer) error
-	// Confirm asks the user to type a name before an irreversible change, unless yes.
-	Confirm func(cmd *cobra.Command, yes bool, what, name string) error
+	// Yes reports whether the user has answered all questions by --yes.
+	Yes func() bool
+	// Confirm asks the user to type a name before an irreversible change, unless Yes.
+	Confirm func(cmd *cobra.Command, what, name string) error
 	// Partial reports what was done before an error.
 	Partial  func(ctx context.Context, err error, did string) error
 	Group    func(*cobra.Command, []string) error // what a command does that only holds others
