@@ -98,6 +98,11 @@ func TestDeadLettersByTheClient(t *testing.T) {
 		t.Errorf("peeked before there is one: %+v, %v", got, err)
 	}
 	f.create("orders.bill.dlq", meta.TopicConfig{}.WithDefaults(1, false))
+	f.fail = failure.ChannelNotFound
+	if got, err := letters.Peek(ctx, "orders", "bill", 3, ""); err != nil || len(got) != 0 {
+		t.Errorf("peeked before the first one has created its channel: %+v, %v", got, err)
+	}
+	f.fail = nil
 	if got, err := letters.Peek(ctx, "orders", "bill", 3, `key != ""`); err != nil || len(got) != 0 {
 		t.Errorf("what is no dead letter is shown: %+v, %v", got, err)
 	}

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/access"
@@ -74,6 +75,9 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 		Topic: letters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: n, Bytes: peekBytes,
 		Filter: chosen, Letters: &operate.LettersOf{Topic: t.Name, Channel: name},
 	})
+	if errors.Is(err, failure.ChannelNotFound) { // the first dead letter creates it
+		err = nil
+	}
 	if err != nil {
 		share.Close()
 		return answer{}, err
