@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/placement"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -103,7 +101,7 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
 	}
-	cfg, assignment, err := d.place(name, cfg)
+	cfg, assignment, err := placer{&d.o}.await(ctx, name, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -136,69 +134,10 @@ func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) 
 	return r, err
 }
 
-// place sets what a new topic's creator left open, and chooses the nodes of its replicas.
-func (d *Directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
-	var assignment [][]meta.NodeID
-	var err error
-	cfg = overlay(cfg, d.o.TopicDefaults)
-	d.o.Meta.Read(func(s *meta.State) {
-		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(meta.StayingNodes(s), meta.IsEphemeral(name))
-		if err = cfg.Validate(); err == nil {
-			assignment, err = d.assign(s, name, cfg.Partitions, cfg.Replicas, cfg.MinISR)
-		}
-	})
-	return cfg, assignment, err
-}
-
-// overlay sets the fields that cfg leaves open.
-func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
-	cfg.Partitions = cmp.Or(cfg.Partitions, defaults.Partitions)
-	cfg.Sync = cmp.Or(cfg.Sync, defaults.Sync)
-	cfg.RetentionAge = cmp.Or(cfg.RetentionAge, defaults.RetentionAge)
-	cfg.RetentionBytes = cmp.Or(cfg.RetentionBytes, defaults.RetentionBytes)
-	return cfg
-}
-
-// assign chooses the nodes of the replicas of new partitions. An ephemeral topic stays on the node
-// that creates it. If fewer nodes than replicas can take one, but enough to publish, nodes that are
-// down get the rest: they catch up when they return.
-func (d *Directory) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
-	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.MayHold() {
-		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
-	}
-	var up, down []*meta.Node
-	for n := range s.Nodes() {
-		switch {
-		case n.MayHold():
-			up = append(up, n)
-		case n.State == meta.NodeDown && n.Intent != meta.IntentDecommission:
-			down = append(down, n)
-		}
-	}
-	load := s.Load()
-	missing := replicas - len(up)
-	if missing <= 0 || len(up) < minISR || missing > len(down) {
-		return placement.Place(up, load, partitions, replicas)
-	}
-	assignment, err := placement.Place(up, load, partitions, len(up))
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(down, func(a, b *meta.Node) int {
-		return cmp.Or(cmp.Compare(load[a.ID].Replicas, load[b.ID].Replicas), cmp.Compare(a.ID, b.ID))
-	})
-	for i := range assignment {
-		for _, n := range down[:missing] {
-			assignment[i] = append(assignment[i], n.ID)
-		}
-	}
-	return assignment, nil
-}
-
 // MadeOnFirstUse returns the configuration of a topic that a publish would create; false: it would
 // create none.
 func (d *Directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
-	cfg, _, err := d.place("", meta.TopicConfig{})
+	cfg, _, err := placer{&d.o}.place("", meta.TopicConfig{})
 	return cfg, err == nil && d.MakesTopics()
 }
 
@@ -307,7 +246,9 @@ func (d *Directory) addition(name string, total int) (c meta.AddPartitions, err 
 		return c, fmt.Errorf("%w: %q has %d partitions, %d requested", failure.InvalidConfig, name, len(t.Partitions), total)
 	}
 	c = meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions)}
-	d.o.Meta.Read(func(s *meta.State) { c.Assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
+	d.o.Meta.Read(func(s *meta.State) {
+		c.Assignment, err = placer{&d.o}.assign(s, name, add, t.Config.Replicas, t.Config.MinISR)
+	})
 	return c, host.OfThisIncarnation(err)
 }
 

@@ -384,7 +384,7 @@ func TestReplicasPreferNodesThatAreUp(t *testing.T) {
 		{"fewer nodes than replicas", "t", 2, 0, 1, 3, 2, nil, 0},
 		{"ephemeral stays here", "t#ephemeral", 3, 0, 4, 1, 1, []int{1, 1, 1, 1}, 0},
 	} {
-		got, err := d.assign(stateOf(tt.up, tt.down), tt.topic, tt.partitions, tt.replicas, tt.in)
+		got, err := placer{&d.o}.assign(stateOf(tt.up, tt.down), tt.topic, tt.partitions, tt.replicas, tt.in)
 		if (err != nil) != (tt.want == nil) {
 			t.Errorf("%s: %v, %v", tt.name, got, err)
 			continue
@@ -528,6 +528,39 @@ func TestNewTopicWaitsForLeaderThatStarts(t *testing.T) {
 		d.leaders.spread(ctx, "u", 0)
 		if took := time.Since(began); took > convergeRetry/2 {
 			t.Errorf("a request that has ended waits for a leader for %v", took)
+		}
+	})
+}
+
+// The first node of a new cluster serves a moment before the others register.
+func TestNewTopicWaitsForNodesThatRegister(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Calls.Remote = &starting{} }, func(t *testing.T, d *Directory) {
+		start := func(id meta.NodeID) {
+			if _, err := d.o.Meta.Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: id, Levels: level.Supported()}}); err != nil {
+				t.Error(err)
+			}
+		}
+		two := func(name string) (*meta.Topic, time.Duration, error) {
+			began := time.Now()
+			topic, err := d.CreateTopic(t.Context(), name, meta.TopicConfig{Replicas: 2})
+			return topic, time.Since(began), err
+		}
+		start("n1")
+		if _, took, err := two("t"); !errors.Is(err, failure.TooFewNodes) || took > 0 {
+			t.Errorf("without another member: %v after %v", err, took)
+		}
+		if err := d.o.Meta.Members().AddNonvoter(t.Context(), "n2", "127.0.0.1:1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, took, err := two("t"); !errors.Is(err, failure.TooFewNodes) || took != registrationTimeout {
+			t.Errorf("a member that does not register: %v after %v", err, took)
+		}
+		time.AfterFunc(registrationTimeout/2, func() { start("n2") })
+		if topic, _, err := two("t"); err != nil || len(topic.Partitions[0].Replicas) != 2 {
+			t.Errorf("created %+v, %v", topic, err)
+		}
+		if _, took, err := two("u"); err != nil || took > time.Second {
+			t.Errorf("all are registered: %v after %v", err, took)
 		}
 	})
 }

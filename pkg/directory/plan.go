@@ -25,7 +25,7 @@ func (p Plans) Topic(ctx context.Context, name string, cfg meta.TopicConfig, cha
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", failure.InvalidTopic, name)
 	}
-	cfg, assignment, err := p.Of.place(name, cfg)
+	cfg, assignment, err := placer{&p.Of.o}.place(name, cfg)
 	if err != nil {
 		return nil, err
 	}
