@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -152,6 +153,26 @@ func TestMissingFileIsAnError(t *testing.T) {
 	_, err := Load(Input{Hostname: "h", Flags: []Assignment{{Key: "config", Value: "nope"}}, ReadFile: files(nil)})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want not found", err)
+	}
+}
+
+func TestLargeFileIsAnError(t *testing.T) {
+	for size, want := range map[int]bool{maxFileBytes: true, maxFileBytes + 1: false} {
+		_, err := Load(Input{Environ: []string{"BROKERD_CONFIG=x.toml"}, Hostname: "n1", ReadFile: func(string) ([]byte, error) {
+			return bytes.Repeat([]byte("\n"), size), nil
+		}})
+		if (err == nil) != want {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+func TestByteOrderMarkIsIgnored(t *testing.T) {
+	l, err := Load(Input{Environ: []string{"BROKERD_CONFIG=x.toml"}, ReadFile: func(string) ([]byte, error) {
+		return []byte(byteOrderMark + "node-id = 'n7'\r\n"), nil
+	}})
+	if err != nil || l.Options.NodeID != "n7" {
+		t.Errorf("node %q, %v", l.Options.NodeID, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,8 @@ import (
 const (
 	envPrefix        = "BROKERD_"
 	configKey        = "config"
+	maxFileBytes     = 1 << 20        // of a configuration file: a larger one is something else
+	byteOrderMark    = "\ufeff"       // some editors begin a file with it
 	environmentWhere = "environment " // before the name of a variable
 )
 
@@ -69,8 +72,11 @@ func Load(in Input) (Loaded, error) {
 		if err != nil {
 			return Loaded{}, fmt.Errorf("read configuration: %w", err)
 		}
+		if len(content) > maxFileBytes {
+			return Loaded{}, fmt.Errorf("read configuration: %s has %d bytes, the maximum is %d; it is probably another file", name, len(content), maxFileBytes)
+		}
 		var wrong Problems
-		fromFile, wrong = parseFile(name, content)
+		fromFile, wrong = parseFile(name, bytes.TrimPrefix(content, []byte(byteOrderMark)))
 		problems = append(problems, wrong...)
 	}
 	loaded, err := Resolve(in.Hostname, nil, fromFile, fromEnv, flags)
