@@ -50,6 +50,7 @@ var scenarios = []scenario{
 	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
 	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
 	{name: "replace-address", about: "a node is lost for good, and a new one with another name gets its addresses", run: replaceAddress},
+	{name: "swap-addresses", about: "two nodes restart with the addresses of each other, four times, and one of them once more", alone: playSwapAddresses},
 	{name: "five-nodes", about: "of five nodes two are down at once, and one is replaced for good", nodes: 5, run: fiveNodes},
 	{name: "membership", about: "drain, grow, move, decommission and remove by brokerctl; no publish may fail", graceful: true, run: membership},
 	{name: "tls", about: "nodes with certificates: foreign ones are refused, theirs are renewed, a leader is killed", setup: certify, run: playTLS},
@@ -313,4 +314,35 @@ func replaceAddress(st *stage) error {
 		return err
 	}
 	return retire(st, old)
+}
+
+// playSwapAddresses has the nodes that do not lead the metadata swap their addresses. The leader of the metadata, which
+// keeps running, must send each of them what is meant for it.
+func playSwapAddresses(st *stage) error {
+	controller, err := st.controller()
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(slices.Clone(st.c.Nodes), func(n *nodes.Node) bool { return n == controller })
+	for i := range 4 {
+		if err := errors.Join(stop(st, others[1]), stop(st, others[0])); err != nil {
+			return err
+		}
+		a, b := others[0].Addresses, others[1].Addresses
+		others[0].Move(b)
+		others[1].Move(a)
+		err := st.start(others...)
+		err = errors.Join(err, stop(st, others[0]), st.start(others[0]))
+		name := fmt.Sprintf("swapped%d", i)
+		if err == nil {
+			err = st.make(name, map[string]any{"partitions": len(st.c.Nodes), "replicas": len(st.c.Nodes)})
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(st.whole(name), healthyAgain(st), takenEverywhere(st, name)); err != nil {
+			return fmt.Errorf("after swap %d: %w", i+1, err)
+		}
+	}
+	return nil
 }

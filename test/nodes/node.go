@@ -91,6 +91,23 @@ func (n *Node) Start() error {
 // Install has later processes of the node run another program.
 func (n *Node) Install(program string) { n.args[n.program] = program }
 
+// Move has later processes of the node use other addresses. It must not be called concurrently with any other method.
+func (n *Node) Move(to Addresses) {
+	for i, arg := range n.args {
+		switch arg {
+		case "--tcp-address":
+			n.args[i+1] = to.TCP
+		case "--http-address":
+			n.args[i+1] = to.HTTP
+		case "--lookup-address":
+			n.args[i+1] = to.Lookup
+		case "--cluster-address":
+			n.args[i+1] = to.Cluster
+		}
+	}
+	n.Addresses = to
+}
+
 // Running reports whether there is a process that is not paused.
 func (n *Node) Running() bool { return n.state.Load() == running }
 

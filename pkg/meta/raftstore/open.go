@@ -144,7 +144,7 @@ func (o *Options) stalled(g *guard) func(time.Time) time.Duration {
 
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	peers := &transport{stalled: o.stalled(g), timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
-	layer := newStreamLayer(o, peers.owner)
+	layer := newStreamLayer(o)
 	peers.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: peers.timeout, Logger: newBridge(o.Logger),
 	})

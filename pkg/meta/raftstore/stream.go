@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +19,7 @@ type Stream struct {
 	// Listener yields the connections that other nodes opened. The store closes it.
 	Listener net.Listener
 	// Dial connects to a node at an address, and fails if another node answers there: a vote of one
-	// node must never count as that of another. to is "" for a node that is no longer a member. It
-	// gives up after timeout.
+	// node must never count as that of another. It gives up after timeout.
 	Dial func(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error)
 }
 
@@ -32,8 +32,7 @@ type streamLayer struct {
 	Stream
 	self   string
 	node   meta.NodeID
-	owner  func(address string) meta.NodeID // the member at an address; "" if none
-	ctx    context.Context                  // for all dials, because the library passes none
+	ctx    context.Context // for all dials, because the library passes none
 	cancel context.CancelFunc
 	conns  chan net.Conn // waiting for Accept
 	work   sync.WaitGroup
@@ -43,8 +42,8 @@ type streamLayer struct {
 	done bool
 }
 
-func newStreamLayer(o *Options, owner func(address string) meta.NodeID) *streamLayer {
-	l := &streamLayer{Stream: *o.Stream, self: o.Address, node: o.NodeID, owner: owner, conns: make(chan net.Conn), open: map[*streamConn]struct{}{}}
+func newStreamLayer(o *Options) *streamLayer {
+	l := &streamLayer{Stream: *o.Stream, self: o.Address, node: o.NodeID, conns: make(chan net.Conn), open: map[*streamConn]struct{}{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.work.Go(l.listen)
 	return l
@@ -87,15 +86,22 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial implements raft.StreamLayer.
-func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	to := l.owner(string(address))
-	if string(address) == l.self && (to == "" || to == l.node) {
+// memberAddress returns the address under which the library connects to a member and pools the
+// connections. With the address alone, the connection to a member that has left it to another one would
+// lead to that one, whose answers then count as those of both.
+func memberAddress(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "@" + address
+}
+
+// Dial implements raft.StreamLayer: it connects to a member at its memberAddress.
+func (l *streamLayer) Dial(member raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, address, _ := strings.Cut(string(member), "@") // a node id contains none
+	if id == string(l.node) {
 		near, far := net.Pipe()
 		l.hand(far)
 		return l.track(near)
 	}
-	c, err := l.Stream.Dial(l.ctx, to, string(address), timeout)
+	c, err := l.Stream.Dial(l.ctx, meta.NodeID(id), address, timeout)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotReached, err)
 	}

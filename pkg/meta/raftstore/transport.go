@@ -2,13 +2,12 @@ package raftstore
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 const (
@@ -24,7 +23,8 @@ const (
 var errStalled = errors.New("a disk of this node has stalled: nothing is sent to followers until it responds")
 
 // transport is the library's NetworkTransport behind one wrapper. It adds, alters and reorders no
-// message, and answers none in a member's place. It does three things that a network may do at any
+// message, and answers none in a member's place. It connects to members rather than addresses, see
+// memberAddress. It does three things that a network may do at any
 // time, so no property of Raft depends on them; see ADR 69. It also closes a stuck pipeline, as a
 // broken connection would.
 //
@@ -99,23 +99,43 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		return errStalled
 	}
 	if heartbeat(args) {
-		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		err := t.NetworkTransport.AppendEntries(id, memberAddress(id, target), args, resp)
 		if err == nil {
 			t.answered(id)
 		}
 		return err
 	}
 	answer := t.answer(id) // including one that arrives during the attempt
-	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	err := t.NetworkTransport.AppendEntries(id, memberAddress(id, target), args, resp)
 	if err != nil {
 		t.awaitReturn(id, target, answer)
 	}
 	return err
 }
 
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.NetworkTransport.RequestVote(id, memberAddress(id, target), args, resp)
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.NetworkTransport.RequestPreVote(id, memberAddress(id, target), args, resp)
+}
+
+// InstallSnapshot implements raft.Transport.
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.NetworkTransport.InstallSnapshot(id, memberAddress(id, target), args, resp, data)
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.NetworkTransport.TimeoutNow(id, memberAddress(id, target), args, resp)
+}
+
 // AppendEntriesPipeline implements raft.Transport.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, memberAddress(id, target))
 	if err != nil {
 		return nil, err
 	}
@@ -182,18 +202,4 @@ func (t *transport) wanted(id raft.ServerID, target raft.ServerAddress) bool {
 		}
 	}
 	return false
-}
-
-// owner returns the member at an address; "": none, or it is not known yet.
-func (t *transport) owner(address string) meta.NodeID {
-	r := t.raft.Load()
-	if r == nil {
-		return ""
-	}
-	for _, v := range r.GetConfiguration().Configuration().Servers {
-		if string(v.Address) == address {
-			return meta.NodeID(v.ID)
-		}
-	}
-	return ""
 }
