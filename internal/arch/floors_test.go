@@ -45,7 +45,7 @@ var floors = map[string]int{
 	"pkg/channel":               1,
 	"pkg/position":              1, // what is stored of a channel, and its encoding
 	"pkg/record":                1, // the encoding of a message in a log
-	"pkg/processing":            1, // latencies of messages
+	"pkg/processing":            1, // latencies of messages, and requeue loops
 	"pkg/sharing":               1, // the interface for sending positions to other replicas
 	"pkg/trace":                 1, // events of traced messages
 	"pkg/meta":                  1,

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -40,7 +40,7 @@ func (o *Node) Health() health.Report {
 	}
 	if names := spinning(o.host.Topics.Hosted(), now); len(names) > 0 {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
-			"consumers requeue messages immediately, more than %d times per second: %s", channel.SpinRate, health.Names(names))})
+			"consumers requeue messages immediately, more than %d times per second: %s", processing.SpinRate, health.Names(names))})
 	}
 	h.Reasons = append(h.Reasons, boundReasons(o.host.Topics.Hosted(), now)...)
 	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })

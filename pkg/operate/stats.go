@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -150,7 +150,7 @@ func holds(c *stats.Client, partition int, now time.Time, k *topic.Consumer) {
 }
 
 // placeIn returns a channel's place in a partition that this node leads.
-func placeIn(lp *host.Led, leader string, n *topic.ChannelStats, spins []channel.Spin) api.ChannelPartition {
+func placeIn(lp *host.Led, leader string, n *topic.ChannelStats, spins []processing.Spin) api.ChannelPartition {
 	place := api.ChannelPartition{
 		Partition: lp.Index, Leader: leader,
 		Confirmed: uint64(n.Floor), Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor),

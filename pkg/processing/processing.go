@@ -1,4 +1,5 @@
-// Package processing records the recent time from publish to finish of messages.
+// Package processing records how consumers process the messages of a channel: the recent time from
+// publish to finish, and messages that they requeue in a loop.
 package processing
 
 import (

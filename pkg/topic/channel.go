@@ -41,7 +41,7 @@ type Channel struct {
 	oldest    atomic.Pointer[publication]
 	times     *processing.Times // nil: none are recorded
 
-	Spins     channel.Spins    // messages that consumers requeue at once
+	Spins     processing.Spins // messages that consumers requeue at once
 	Flow      flow.Meter       // rates of messages, recorded by Measure
 	Selection filter.Selection // chooses the channel's messages
 	Failed    failed           // outcomes of exhausted messages

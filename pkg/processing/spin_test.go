@@ -1,11 +1,11 @@
-package channel
+package processing
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -32,7 +32,7 @@ func TestMessageRequeuedOver100TimesASecondSpins(t *testing.T) {
 		"within the first":      {func(x *Spins) { x.requeues(7, 500, 200, began, time.Second/2) }, time.Second / 2, nil},
 		"a hundred":             {func(x *Spins) { x.requeues(7, 100, 200, began, time.Second) }, time.Second, nil},
 		"few attempts":          {func(x *Spins) { x.requeues(7, 500, 99, began, time.Second) }, time.Second, nil},
-		"saturated attempts":    {func(x *Spins) { x.requeues(7, 500, position.MaxAttempts, began, time.Second) }, time.Second, []seq.Offset{7}},
+		"saturated attempts":    {func(x *Spins) { x.requeues(7, 500, math.MaxUint16, began, time.Second) }, time.Second, []seq.Offset{7}},
 		"it has stopped":        {func(x *Spins) { x.requeues(7, 500, 200, began, time.Second); x.At(began.Add(time.Second)) }, 2 * time.Second, nil},
 		"not asked for long   ": {func(x *Spins) { x.requeues(7, 30_000, 200, began, time.Second) }, time.Minute, nil},
 		"it spins for a minute": {func(x *Spins) { x.requeues(7, 60*500, 200, began, time.Minute) }, time.Minute, []seq.Offset{7}},
