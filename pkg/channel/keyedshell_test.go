@@ -78,22 +78,3 @@ func TestSkippedMessagesAreNotCounted(t *testing.T) {
 		t.Error("it is left out again")
 	}
 }
-
-func TestNextGroupIsSharedAfterTheFirst(t *testing.T) {
-	var l Finishings[int]
-	s, now := New(0, false), time.Unix(1000, 0)
-	l.Add(0, 0, now)
-	first := l.Next()
-	l.Confirm(first)
-	l.Add(1, 0, now)
-	if late := l.GiveUp(now.Add(time.Hour), time.Second, s.Holds()); len(late) != 1 || late[0].Offset != 1 {
-		t.Errorf("given up: %d", len(late))
-	}
-	l.Add(2, 0, now)
-	if got := l.Next(); got != nil {
-		t.Error("more are sent before the first are done")
-	}
-	if l.Done(); len(l.Next()) != 1 {
-		t.Error("no more are sent")
-	}
-}

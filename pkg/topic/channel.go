@@ -57,9 +57,9 @@ type Channel struct {
 	waiting   waitlist
 	lastID    uint64 // of the last consumer
 	departed  departed
-	limited   bool                          // limit delayed a consumer
-	armed     bool                          // ticks have been requested
-	finishing channel.Finishings[*Consumer] // FINs that other replicas have yet to store; those without a consumer are skipped messages
+	limited   bool            // limit delayed a consumer
+	armed     bool            // ticks have been requested
+	finishing pendingFinishes // FINs that other replicas have yet to store; those without a consumer are skipped messages
 	movers    movers
 	closed    error  // why it was closed; nil while it is open
 	moves     uint64 // see positions.Channel
@@ -243,7 +243,7 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.keeper.MarkDirty()
 		_, ok = c.state.NextEvent()
 	}
-	late := c.finishing.GiveUp(c.p.o.Now(), FinTimeout, c.state.Holds())
+	late := c.finishing.giveUp(c.p.o.Now(), FinTimeout, c.state.Holds())
 	if len(late) > 0 && c.state.Holds().Len() == 0 {
 		c.movers.release()
 	}
@@ -259,8 +259,8 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.keeper.MarkDirty()
 	}
 	for _, f := range late {
-		if f.By != nil {
-			f.By.unfinished(f.Offset)
+		if f.by != nil {
+			f.by.unfinished(f.offset)
 		}
 	}
 	for i := range lost {

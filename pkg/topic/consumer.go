@@ -441,7 +441,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	if err == nil {
 		k.recountLocked()
 		if confirms {
-			c.finishing.Add(o, k, c.p.o.Now())
+			c.finishing.add(o, k, c.p.o.Now())
 			next = nextLocked(c)
 			arm = c.armLocked()
 		}

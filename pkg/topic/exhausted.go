@@ -141,7 +141,7 @@ func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 // waitsLocked reports whether ticks are needed, at whatever time.
 func (x Retries) waitsLocked() bool {
 	c := x.c
-	return c.finishing.Len() > 0 || c.limited || x.disposableLocked()
+	return len(c.finishing.list) > 0 || c.limited || x.disposableLocked()
 }
 
 // nameLocked returns the name of a present or former consumer; "" if it is no longer known.

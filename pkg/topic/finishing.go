@@ -17,22 +17,22 @@ const FinTimeout = 5 * time.Second
 
 // finishes are FINs that are recorded and sent to the other replicas together.
 type finishes struct {
-	list []*channel.Finishing[*Consumer]
+	list []*pendingFinish
 	data []byte
 }
 
 // nextLocked returns the FINs of a channel, whose lock is held, that must be sent to the other replicas now.
 func nextLocked(c *Channel) finishes {
-	f := finishes{list: c.finishing.Next()}
+	f := finishes{list: c.finishing.next()}
 	f.data = changesLocked(c, f.list)
 	return f
 }
 
 // changesLocked returns the encoded changes of FINs.
-func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byte) {
+func changesLocked(c *Channel, list []*pendingFinish) (data []byte) {
 	floor := c.state.Floor()
 	for _, x := range list { // a FIN that counts already may be below the floor
-		data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.Offset), Offset: x.Offset, Moves: c.moves}.Append(data)
+		data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.offset), Offset: x.offset, Moves: c.moves}.Append(data)
 	}
 	return data
 }
@@ -58,7 +58,7 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 		c.p.Gate.over.Store(true)
 	}
 	c.mu.Lock()
-	waited, data := c.finishing.Confirm(f.list), f.data
+	waited, data := c.finishing.confirm(f.list), f.data
 	if len(waited) < len(f.list) {
 		data = changesLocked(c, waited)
 	}
@@ -70,26 +70,26 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	c.mu.Lock()
 	for _, x := range waited {
 		if err != nil {
-			c.state.Holds().Release(x.Offset)
+			c.state.Holds().Release(x.offset)
 			continue
 		}
-		c.state.Holds().Confirm(x.Offset)
-		if x.By != nil {
-			x.By.finished.Add(1)
-			x.By.processed(x.Offset, now)
+		c.state.Holds().Confirm(x.offset)
+		if x.by != nil {
+			x.by.finished.Add(1)
+			x.by.processed(x.offset, now)
 		}
 	}
 	if c.state.Holds().Len() == 0 {
 		c.movers.release()
 	}
-	c.finishing.Done()
+	c.finishing.done()
 	next = nextLocked(c)
 	strict := channel.Order(c.state) == policy.Strict
 	c.mu.Unlock()
 	if err == nil {
 		for _, x := range waited {
-			if x.By != nil {
-				traced(x.By, trace.Finished, x.Offset, c.p.o.Now())
+			if x.by != nil {
+				traced(x.by, trace.Finished, x.offset, c.p.o.Now())
 			}
 		}
 	}

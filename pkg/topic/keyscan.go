@@ -117,7 +117,7 @@ func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {
 		if !c.ephemeral && channel.KeyedOf(c.state).Binds(o) && c.state.Holds().LeaveOut(o, k.id) == nil {
-			c.finishing.Add(o, nil, now)
+			c.finishing.add(o, nil, now)
 		} else {
 			c.state.Drop(o)
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -80,11 +79,11 @@ func TestManyFinishesDoNotGrowStack(t *testing.T) {
 	r := b.join(c)
 	for group := range groups {
 		var messages []Message
-		for i := range channel.MaxGroup {
+		for i := range maxGroup {
 			messages = append(messages, Message{Key: fmt.Appendf(nil, "k%d-%d", group, i), Body: []byte("x")})
 		}
 		b.publishAll(messages)
-		if got := len(strings.Fields(r.take(channel.MaxGroup, b.now))); got != channel.MaxGroup {
+		if got := len(strings.Fields(r.take(maxGroup, b.now))); got != maxGroup {
 			t.Fatalf("took %d", got)
 		}
 	}
@@ -93,7 +92,7 @@ func TestManyFinishesDoNotGrowStack(t *testing.T) {
 		if err := c.state.Holds().Add(o, r.id); err != nil {
 			t.Fatal(err)
 		}
-		c.finishing.Add(o, r.Consumer, b.now)
+		c.finishing.add(o, r.Consumer, b.now)
 	}
 	next := nextLocked(c)
 	c.mu.Unlock()
@@ -108,7 +107,7 @@ func TestManyFinishesDoNotGrowStack(t *testing.T) {
 	if len(depths) < groups || slices.Max(depths[1:]) > depths[1] {
 		t.Errorf("noted at stack depths %v, want %d groups at one depth", depths, groups)
 	}
-	if got := c.Floor(); got != groups*channel.MaxGroup {
+	if got := c.Floor(); got != groups*maxGroup {
 		t.Errorf("the channel stands at %d", got)
 	}
 }
