@@ -27,8 +27,8 @@ type lots struct {
 // untagged is the lot of the consumers without a tag, while others have one.
 const untagged Lot = 1
 
-// MaxTags is the maximum number of tags that consumers of a channel can request at a time.
-const MaxTags = maxLots - int(untagged)
+// maxTags is the maximum number of tags that consumers of a channel can request at a time.
+const maxTags = maxLots - int(untagged)
 
 // Tags are the distinct tags requested by consumers of a channel. A message with one of them
 // goes to the consumers that request it, any other to those that request none. Without tags all
@@ -41,9 +41,14 @@ func (t Tags) Of(tag string) Lot {
 		return 0
 	}
 	if i := slices.Index(t, tag); i >= 0 && tag != "" {
-		return untagged + 1 + Lot(i) //nolint:gosec // at most MaxTags
+		return untagged + 1 + Lot(i) //nolint:gosec // at most maxTags
 	}
 	return untagged
+}
+
+// Admit reports whether a consumer may request a tag: there is a maximum number of distinct tags.
+func (t Tags) Admit(tag string) bool {
+	return tag == "" || len(t) < maxTags || slices.Contains(t, tag)
 }
 
 // Sorting is a view of a State with lots; like the State it is not safe for concurrent use.

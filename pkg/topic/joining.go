@@ -20,7 +20,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 	if max > 0 && len(c.consumers) >= max {
 		return nil, nil
 	}
-	if o.Tag != "" && len(c.tags) >= channel.MaxTags && !slices.Contains(c.tags, o.Tag) {
+	if !c.tags.Admit(o.Tag) {
 		return nil, errTooManyTags
 	}
 	c.lastID++
