@@ -30,7 +30,6 @@ var large = map[string]ceiling{
 	"cmd/brokerctl lines":              {7000, "the commands"},
 	"test/model.explorer methods":      {45, "a method for each thing that can happen, with the configuration"},
 	"pkg/admin/api.Client methods":     {41, "a method for each request of /v1"},
-	"pkg/channel.State methods":        {49, "the parts of a channel are seen through it"},
 	"pkg/cluster.Node methods":         {28, "a member's life, with its calls to others"},
 	"pkg/meta/raftstore.Store methods": {38, "the metadata, with what is kept on this node and how it failed"},
 	"pkg/server.session methods":       {35, "a method for each command, with the link that they come over"},

@@ -19,7 +19,7 @@ func TestIdleStateIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Trim()
-	if s.t != nil {
+	if s.ledger.t != nil {
 		t.Error("Trim keeps what is not needed")
 	}
 }
@@ -82,7 +82,7 @@ func BenchmarkDeferAndDeliver(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(time.Millisecond)
-		for _, d := range s.Take(now, 1, time.Minute, 2, s.Cursor()+1, out[:0]) {
+		for _, d := range s.Take(now, 1, time.Minute, 2, s.View().Cursor()+1, out[:0]) {
 			var err error
 			if d.Attempts == 1 {
 				err = s.Requeue(d.Offset, 1, now, time.Duration(rng.Int64N(200))*time.Second)

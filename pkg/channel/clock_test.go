@@ -26,15 +26,15 @@ func TestStepsOfTheWallClockChangeNoDelay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for d, want := range map[time.Duration]int64{time.Second: 2, 9 * time.Second: 2} {
-				if s.Expire(at(d), nil); s.Counts(3).Deferred != want {
-					t.Errorf("after %v: %+v", d, s.Counts(3))
+				if s.Expire(at(d), nil); s.View().Counts(3).Deferred != want {
+					t.Errorf("after %v: %+v", d, s.View().Counts(3))
 				}
 			}
 			if next, ok := s.NextEvent(); !ok || next.Sub(start) != 10*time.Second {
 				t.Errorf("next event after %v", next.Sub(start))
 			}
-			if n := s.Expire(at(10*time.Second), nil); n != 0 || s.Counts(3).Deferred != 0 {
-				t.Errorf("after 10s: %d timed out, %+v", n, s.Counts(3))
+			if n := s.Expire(at(10*time.Second), nil); n != 0 || s.View().Counts(3).Deferred != 0 {
+				t.Errorf("after 10s: %d timed out, %+v", n, s.View().Counts(3))
 			}
 			if n := s.Expire(at(20*time.Second), nil); n != 1 {
 				t.Errorf("after 20s: %d timed out", n)
@@ -66,14 +66,14 @@ func TestRestoredDelaysAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			stopped := start.Add(time.Second)
-			p := s.Position(stopped, stopped.UnixNano())
+			p := s.View().Position(stopped, stopped.UnixNano())
 			again := stopped.Add(tt.down)
 			r := Restore(p, false, again, again.Add(tt.step).UnixNano())
 			next, ok := r.NextEvent()
 			if got := max(0, next.Sub(again)); !ok || got != tt.want {
 				t.Errorf("due after %v, want %v", got, tt.want)
 			}
-			if d := r.Position(again, again.UnixNano()).Deferred; d.Len() != 1 || first(d).Delay != delay {
+			if d := r.View().Position(again, again.UnixNano()).Deferred; d.Len() != 1 || first(d).Delay != delay {
 				t.Errorf("stored again as %+v: the delay is the bound for the next restart, too", d)
 			}
 		})
@@ -93,15 +93,15 @@ func TestPositionsFollowWallClock(t *testing.T) {
 	due := func(p position.Position) time.Duration {
 		return time.Duration(first(p.Deferred).At - start.UnixNano())
 	}
-	if got := due(s.Position(wrong, wrong.UnixNano())); got != 72*time.Hour+time.Minute {
+	if got := due(s.View().Position(wrong, wrong.UnixNano())); got != 72*time.Hour+time.Minute {
 		t.Errorf("due after %v while the clock is wrong", got)
 	}
 	right := start.Add(5 * time.Second)
-	unset := s.Position(right, right.UnixNano())
+	unset := s.View().Position(right, right.UnixNano())
 	if got := due(unset); got.Round(time.Second) != time.Minute {
 		t.Errorf("due after %v when the clock is right again", got)
 	}
-	jitter := s.Position(right.Add(time.Second), right.Add(time.Second+3*time.Millisecond).UnixNano())
+	jitter := s.View().Position(right.Add(time.Second), right.Add(time.Second+3*time.Millisecond).UnixNano())
 	if !unset.Deferred.Equal(jitter.Deferred) {
 		t.Errorf("an unchanged state has another position: %+v, %+v", unset, jitter)
 	}
@@ -112,7 +112,7 @@ func TestPositionCoversDistantTimes(t *testing.T) {
 	p := position.Position{Deferred: position.NewDeferralSet(
 		position.Deferral{Offset: 0, At: -1 << 63, Delay: 1<<63 - 1, Attempts: 1}, position.Deferral{Offset: seq.Offset(1), At: 1<<63 - 1, Delay: 1<<63 - 1, Attempts: 1})}
 	s := Restore(p, false, start, 0)
-	if s.Expire(start, nil); s.Counts(2).Deferred != 1 {
-		t.Errorf("%+v", s.Counts(2))
+	if s.Expire(start, nil); s.View().Counts(2).Deferred != 1 {
+		t.Errorf("%+v", s.View().Counts(2))
 	}
 }

@@ -25,7 +25,7 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 			want = append(want, o)
 		}
 	}
-	if got := DeferralsOf(p.s).In(w); !slices.Equal(got, want) {
+	if got := p.s.View().Deferrals().In(w); !slices.Equal(got, want) {
 		return fmt.Errorf("deferred in the window are %v, want %v", got, want)
 	}
 	offsets := want
@@ -35,11 +35,11 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 	want = slices.DeleteFunc(slices.Clone(offsets), func(o seq.Offset) bool { return !is(o) })
 	advance := rng.IntN(2) == 0
 	p.note("reschedule %v, advance %v", offsets, advance)
-	act := Deferrals.Cancel
+	act := Operator.Cancel
 	if advance {
-		act = Deferrals.Advance
+		act = Operator.Advance
 	}
-	if got := act(DeferralsOf(p.s), offsets); !slices.Equal(got, want) {
+	if got := act(p.s.Operator(), offsets); !slices.Equal(got, want) {
 		return fmt.Errorf("rescheduled %v, want %v", got, want)
 	}
 	for _, o := range want {
@@ -52,7 +52,7 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 	}
 	p.m.settle()
 	for o, e := range p.m.at {
-		if got, want := DeferralsOf(p.s).Advanced(o), e.advanced && e.state != Finished && e.state != Deferred; got != want && e.attempts == 0 {
+		if got, want := p.s.View().Deferrals().Advanced(o), e.advanced && e.state != Finished && e.state != Deferred; got != want && e.attempts == 0 {
 			return fmt.Errorf("%d is advanced: %v, want %v", o, got, want)
 		}
 	}
@@ -66,10 +66,10 @@ func TestDistantOffsetsAreDistinguished(t *testing.T) {
 	for o := range seq.Offset(40) {
 		s.Defer(o*far/2+7, moveTime, time.Minute)
 	}
-	DeferralsOf(s).Cancel([]seq.Offset{7, 3*far + 7})
+	s.Operator().Cancel([]seq.Offset{7, 3*far + 7})
 	for o := range seq.Offset(40) {
 		at := o*far/2 + 7
-		if _, deferred := DeferralsOf(s).Until(at); deferred != (at != 7 && at != 3*far+7) {
+		if _, deferred := s.View().Deferrals().Until(at); deferred != (at != 7 && at != 3*far+7) {
 			t.Errorf("%d deferred: %v", at, deferred)
 		}
 	}
@@ -82,15 +82,15 @@ func TestDistantOffsetsAreDistinguished(t *testing.T) {
 func TestDeferralWithoutDelayIsNotAdvanced(t *testing.T) {
 	s := New(0, false)
 	s.Defer(0, moveTime, 0)
-	p := s.Position(moveTime, moveTime.UnixNano())
-	if s = Restore(p, false, moveTime, moveTime.UnixNano()); DeferralsOf(s).Advanced(0) || first(p.Deferred).Delay == 0 {
+	p := s.View().Position(moveTime, moveTime.UnixNano())
+	if s = Restore(p, false, moveTime, moveTime.UnixNano()); s.View().Deferrals().Advanced(0) || first(p.Deferred).Delay == 0 {
 		t.Errorf("%+v", p)
 	}
 }
 
 func (p *pair) restart() error {
 	p.note("restart")
-	stored := p.s.Position(p.now, p.now.UnixNano())
+	stored := p.s.View().Position(p.now, p.now.UnixNano())
 	data, err := stored.AppendBinary(nil)
 	if err != nil {
 		return err
@@ -103,14 +103,15 @@ func (p *pair) restart() error {
 		return errors.New(diff)
 	}
 	s := New(again.Floor, p.m.ordered)
-	s.nearby = p.nearby
-	p.s = restore(s, again, p.now, p.now.UnixNano())
+	s.ledger.nearby = p.nearby
+	p.s = s
+	restore(&s.ledger, again, p.now, p.now.UnixNano())
 	was := p.m.policy
 	p.m.restart()
-	if diff := gocmp.Diff(stored, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
+	if diff := gocmp.Diff(stored, p.s.View().Position(p.now, p.now.UnixNano())); diff != "" {
 		return errors.New(diff)
 	}
-	RetriesOf(p.s).SetPolicy(was)
+	p.s.Operator().SetPolicy(was)
 	p.m.setPolicy(was)
 	return nil
 }
@@ -125,7 +126,7 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 	var got []seq.Offset
 	page := DeferredPage{Window: Window{Until: moveTime.Add(10 * time.Second)}, Max: 4}
 	for len(got) < 20 {
-		list, total := DeferralsOf(s).List(page)
+		list, total := s.View().Deferrals().List(page)
 		if total != 10 {
 			t.Fatalf("%d in the window", total)
 		}
@@ -141,7 +142,7 @@ func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
 	if want := []seq.Offset{n - 1, n, n - 2, n - 3, n - 4, n - 5, n - 6, n - 7, n - 8, n - 9}; !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	if list, total := DeferralsOf(s).List(DeferredPage{Window: Window{Since: moveTime.Add(n * time.Second)}, Max: 9}); total != 1 || list[0].Offset != 0 {
+	if list, total := s.View().Deferrals().List(DeferredPage{Window: Window{Since: moveTime.Add(n * time.Second)}, Max: 9}); total != 1 || list[0].Offset != 0 {
 		t.Errorf("%+v, %d", list, total)
 	}
 }
@@ -154,12 +155,12 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	for o := range seq.Offset(4) {
 		s.Defer(o, moveTime, time.Hour)
 	}
-	rec := NewRecorder(s)
+	rec := s.Recorder()
 	kept := rec.Position(moveTime, moveTime.UnixNano(), 0)
-	if got := DeferralsOf(s).Advance([]seq.Offset{2, 2, 1, 9}); !slices.Equal(got, []seq.Offset{2, 1}) {
+	if got := s.Operator().Advance([]seq.Offset{2, 2, 1, 9}); !slices.Equal(got, []seq.Offset{2, 1}) {
 		t.Errorf("advanced %v", got)
 	}
-	if got := DeferralsOf(s).Cancel([]seq.Offset{0, 0, 1}); !slices.Equal(got, []seq.Offset{0}) {
+	if got := s.Operator().Cancel([]seq.Offset{0, 0, 1}); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("cancelled %v", got)
 	}
 	change, ok := rec.Changes(moveTime, moveTime.UnixNano())
@@ -173,17 +174,17 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = Restore(read, false, moveTime, moveTime.UnixNano())
-	if got := s.Counts(4); got.Depth != 2 || got.Deferred != 1 || s.Floor() != 1 {
-		t.Errorf("%+v, floor %d", got, s.Floor())
+	if got := s.View().Counts(4); got.Depth != 2 || got.Deferred != 1 || s.View().Floor() != 1 {
+		t.Errorf("%+v, floor %d", got, s.View().Floor())
 	}
 	if got := s.Take(moveTime, 1, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{1, 1}, {2, 1}}) {
 		t.Errorf("%v", got)
 	}
 	s.UndoTake(1)
-	if !DeferralsOf(s).Advanced(1) || !DeferralsOf(s).Advanced(2) || DeferralsOf(s).Advanced(3) {
+	if !s.View().Deferrals().Advanced(1) || !s.View().Deferrals().Advanced(2) || s.View().Deferrals().Advanced(3) {
 		t.Error("it is not known that they are advanced")
 	}
-	if err := s.Requeue(2, 1, moveTime, time.Minute); err != nil || DeferralsOf(s).Advanced(2) {
+	if err := s.Requeue(2, 1, moveTime, time.Minute); err != nil || s.View().Deferrals().Advanced(2) {
 		t.Errorf("advanced though it is deferred again, %v", err)
 	}
 }

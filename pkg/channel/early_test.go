@@ -19,7 +19,7 @@ func TestDepthBeforeHiddenMessages(t *testing.T) {
 	}
 	counts := func(what string, s *State, depth, inFlight, deferred int64) {
 		t.Helper()
-		if c := s.Counts(end); c.Depth != depth || c.InFlight != inFlight || c.Deferred != deferred {
+		if c := s.View().Counts(end); c.Depth != depth || c.InFlight != inFlight || c.Deferred != deferred {
 			t.Errorf("%s: %+v, want a depth of %d, %d in flight, %d deferred", what, c, depth, inFlight, deferred)
 		}
 	}
@@ -38,8 +38,8 @@ func TestDepthBeforeHiddenMessages(t *testing.T) {
 	counts("another replaced", s, 5, 4, 2)
 	s.Expire(moveTime.Add(2*time.Second), nil)
 	counts("due", s, 5, 4, 1)
-	counts("restored", Restore(s.Position(moveTime.Add(2*time.Second), 0), false, moveTime, 0), 8, 0, 1)
-	if c := s.Counts(18); c.Depth != 5+5 {
+	counts("restored", Restore(s.View().Position(moveTime.Add(2*time.Second), 0), false, moveTime, 0), 8, 0, 1)
+	if c := s.View().Counts(18); c.Depth != 5+5 {
 		t.Errorf("all visible: %+v, want a depth of 10: also 10, 11, 13, 15 and 17", c)
 	}
 }
@@ -52,7 +52,7 @@ func TestDepthBeforeManyHiddenDeferrals(t *testing.T) {
 		s.Defer(o, moveTime, time.Hour)
 	}
 	for _, end := range []seq.Offset{1, 2, 1000, 1001, n - 1, n} {
-		if c := s.Counts(end); c.Depth != int64(end+1)/2 {
+		if c := s.View().Counts(end); c.Depth != int64(end+1)/2 {
 			t.Errorf("up to %d: a depth of %d, want %d", end, c.Depth, (end+1)/2)
 		}
 	}
@@ -99,7 +99,7 @@ func TestHiddenMessageDoesNotDelayOthers(t *testing.T) {
 	if got := take(s, 8); !slices.Equal(got, []seq.Offset{6, 7, 3, 5, 0}) {
 		t.Errorf("took %v once all are visible", got)
 	}
-	if c := s.Counts(8); c.Depth != 0 || c.InFlight != 7 {
+	if c := s.View().Counts(8); c.Depth != 0 || c.InFlight != 7 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -109,9 +109,9 @@ func TestHiddenMessageIsDeliveredInOrder(t *testing.T) {
 	s := New(3, false)
 	s.Defer(3, moveTime, time.Second)
 	if later := moveTime.Add(time.Second); s.HasReady(later, 3) || !s.HasReady(later, 4) || s.HasReady(later, 3) {
-		t.Fatalf("%d ready", s.ready)
+		t.Fatalf("%d ready", s.ledger.ready)
 	}
-	SetOrder(s, policy.Strict)
+	s.Operator().SetOrder(policy.Strict)
 	if got := s.Take(moveTime, 1, time.Minute, 9, 5, nil); len(got) != 1 || got[0].Offset != 3 {
 		t.Errorf("took %v", got)
 	}

@@ -15,8 +15,8 @@ const soon = 30 * time.Second
 
 // farEnough reports whether a message with a due time should be packed. Messages with an order are
 // not packed.
-func farEnough(s *State, now, due int64) bool {
-	return due > addTime(now, 2*soonOf(&s.ledger)) && due < math.MaxInt64 && !s.ordered && s.keyed == nil
+func farEnough(l *ledger, now, due int64) bool {
+	return due > addTime(now, 2*soonOf(l)) && due < math.MaxInt64 && !l.ordered && l.keyed == nil
 }
 
 // soonOf returns how long before its due time a message is tracked.
@@ -28,15 +28,15 @@ func soonOf(l *ledger) time.Duration {
 }
 
 // postpone defers an untracked message from now until it is due.
-func postpone(s *State, o seq.Offset, attempts uint16, now, due int64) {
-	s.deferred++
-	if farEnough(s, now, due) {
-		s.recorder.add(o)
-		s.track().tell(o)
-		s.t.far.Add(position.Deferral{Offset: o, At: due, Delay: time.Duration(due - now), Attempts: min(attempts, position.MaxAttempts)})
+func postpone(l *ledger, o seq.Offset, attempts uint16, now, due int64) {
+	l.deferred++
+	if farEnough(l, now, due) {
+		l.recorder.add(o)
+		l.track().tell(o)
+		l.t.far.Add(position.Deferral{Offset: o, At: due, Delay: time.Duration(due - now), Attempts: min(attempts, position.MaxAttempts)})
 		return
 	}
-	s.track().intoDeferred(s.meet(o, attempts), now, due)
+	l.track().intoDeferred(l.meet(o, attempts), now, due)
 }
 
 // draw tracks messages that were far.
@@ -82,11 +82,8 @@ func drawWhere(l *ledger, from, end seq.Offset, wanted func(position.Deferral) b
 // slotOf returns the slot of an unfinished message below the cursor or tracked ahead of it. A far
 // message is tracked first.
 func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
-	if l.t == nil {
-		return 0, false
-	}
-	slot, ok := l.t.index.get(o)
-	if !ok && o >= l.floor && l.t.far.Had(o) && !l.done.Contains(o) {
+	slot, ok := l.t.find(o)
+	if !ok && l.t != nil && o >= l.floor && l.t.far.Had(o) && !l.done.Contains(o) {
 		draw(l, l.t.far.Take([]seq.Offset{o}))
 		return l.t.index.get(o)
 	}
@@ -112,6 +109,6 @@ func farAt(l *ledger, o seq.Offset) (position.Deferral, bool) {
 }
 
 // deferralOf returns a deferred message in the form of a position.
-func deferralOf(s *State, m *message) position.Deferral {
-	return position.Deferral{Offset: m.offset, At: s.onWall(m.due), Delay: max(1, subTime(m.due, m.taken)), Attempts: m.attempts}
+func deferralOf(l *ledger, m *message) position.Deferral {
+	return position.Deferral{Offset: m.offset, At: l.onWall(m.due), Delay: max(1, subTime(m.due, m.taken)), Attempts: m.attempts}
 }

@@ -13,27 +13,27 @@ import (
 // checkFar reports which invariant of far messages is violated, given the number of other deferred
 // messages, and how many far messages are below the cursor.
 func checkFar(s *State, near int) (below uint64, err error) {
-	f := &s.t.far
+	f := &s.ledger.t.far
 	n, last := 0, -1
 	for d := range f.All() {
-		_, tracked := s.t.index.get(d.Offset)
-		if int(d.Offset) <= last || tracked || d.Offset < s.floor || s.done.Contains(d.Offset) || !isFar(&s.ledger, d.Offset) || s.ordered || s.keyed != nil {
+		_, tracked := s.ledger.t.index.get(d.Offset)
+		if int(d.Offset) <= last || tracked || d.Offset < s.ledger.floor || s.ledger.done.Contains(d.Offset) || !isFar(&s.ledger, d.Offset) || s.ledger.ordered || s.ledger.keyed != nil {
 			return 0, fmt.Errorf("offset %d is far behind %d, tracked: %v", d.Offset, last, tracked)
 		}
 		if d.At < f.Due() {
 			return 0, fmt.Errorf("offset %d is due at %d, of all %d", d.Offset, d.At, f.Due())
 		}
 		last = int(d.Offset)
-		if n++; d.Offset < s.cursor {
+		if n++; d.Offset < s.ledger.cursor {
 			below++
 		}
 	}
-	if n != f.Len() || near+n != s.deferred {
-		return 0, fmt.Errorf("%d are far, want %d; %d are deferred, %d of them near", f.Len(), n, s.deferred, near)
+	if n != f.Len() || near+n != s.ledger.deferred {
+		return 0, fmt.Errorf("%d are far, want %d; %d are deferred, %d of them near", f.Len(), n, s.ledger.deferred, near)
 	}
-	for o := s.floor; o < seq.Offset(last+1); o++ {
-		_, tracked := s.t.index.get(o)
-		if f.Had(o) && tracked == isFar(&s.ledger, o) && !s.done.Contains(o) {
+	for o := s.ledger.floor; o < seq.Offset(last+1); o++ {
+		_, tracked := s.ledger.t.index.get(o)
+		if f.Had(o) && tracked == isFar(&s.ledger, o) && !s.ledger.done.Contains(o) {
 			return 0, fmt.Errorf("offset %d was far and is nowhere", o)
 		}
 	}
@@ -55,7 +55,7 @@ func deferMany(t *testing.T, n int) (*State, []time.Duration) {
 func TestFarMessagesAreTrackedBeforeTheyAreDue(t *testing.T) {
 	const n = 4_000
 	s, delays := deferMany(t, n)
-	if near := s.deferred - s.t.far.Len(); near > n/200 {
+	if near := s.ledger.deferred - s.ledger.t.far.Len(); near > n/200 {
 		t.Fatalf("%d of %d are near", near, n)
 	}
 	delivered := map[seq.Offset]bool{}
@@ -79,8 +79,8 @@ func TestFarMessagesAreTrackedBeforeTheyAreDue(t *testing.T) {
 			}
 		}
 	}
-	if err := check(s); err != nil || s.Floor() != n {
-		t.Errorf("floor %d, %v", s.Floor(), err)
+	if err := check(s); err != nil || s.View().Floor() != n {
+		t.Errorf("floor %d, %v", s.View().Floor(), err)
 	}
 }
 
@@ -103,13 +103,13 @@ func TestFarMessagesAreTrackedInPortions(t *testing.T) {
 		s.Defer(o, moveTime, time.Hour)
 	}
 	now := moveTime.Add(time.Hour - soon/2)
-	for rounds := 0; s.t.far.Len() > 0; rounds++ {
+	for rounds := 0; s.ledger.t.far.Len() > 0; rounds++ {
 		if at, _ := s.NextEvent(); at.After(now) {
 			t.Fatalf("the next event is %v late", at.Sub(now))
 		}
-		was := s.t.far.Len()
+		was := s.ledger.t.far.Len()
 		s.Expire(now, nil)
-		if drawn := was - s.t.far.Len(); drawn == 0 || drawn > n/2 {
+		if drawn := was - s.ledger.t.far.Len(); drawn == 0 || drawn > n/2 {
 			t.Fatalf("%d are tracked at once, of %d", drawn, was)
 		}
 	}
@@ -122,28 +122,28 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 	const n = 3000
 	s, delays := deferMany(t, n)
 	for o := range seq.Offset(n) {
-		if at, ok := DeferralsOf(s).Until(o); !ok || !at.Equal(moveTime.Add(delays[o])) {
+		if at, ok := s.View().Deferrals().Until(o); !ok || !at.Equal(moveTime.Add(delays[o])) {
 			t.Fatalf("%d is deferred until %v: %v, want %v", o, at, ok, moveTime.Add(delays[o]))
 		}
 	}
-	far := s.t.far.Len()
-	if list, total := DeferralsOf(s).List(DeferredPage{Max: 10}); total != n || len(list) != 10 || s.t.far.Len() != far {
-		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.t.far.Len(), far)
+	far := s.ledger.t.far.Len()
+	if list, total := s.View().Deferrals().List(DeferredPage{Max: 10}); total != n || len(list) != 10 || s.ledger.t.far.Len() != far {
+		t.Errorf("%d deferrals listed of %d, %d are far, want %d", len(list), total, s.ledger.t.far.Len(), far)
 	}
-	if list, ok := pendingBelow(s, 100, n); ok || list != nil {
+	if list, ok := pendingBelow(&s.ledger, 100, n); ok || list != nil {
 		t.Errorf("pending though the cursor is at 0")
 	}
 	s.Take(moveTime, 1, time.Minute, 1, n, nil) // moves the cursor
-	if list, ok := pendingBelow(s, 100, n); !ok || len(list) != 100 || list[50].State != Deferred {
+	if list, ok := pendingBelow(&s.ledger, 100, n); !ok || len(list) != 100 || list[50].State != Deferred {
 		t.Errorf("pending: %v, %v", list, ok)
 	}
 	s.AdvanceTo(1000)
-	if s.Counts(n).Deferred != n-1000 || s.Counts(n).Depth != 0 {
-		t.Errorf("%+v after retention", s.Counts(n))
+	if s.View().Counts(n).Deferred != n-1000 || s.View().Counts(n).Depth != 0 {
+		t.Errorf("%+v after retention", s.View().Counts(n))
 	}
-	SetOrder(s, policy.Strict)
-	if s.t.far.Len() != 0 || s.Counts(n).Deferred != n-1000 {
-		t.Errorf("%d are far in an ordered channel, %+v", s.t.far.Len(), s.Counts(n))
+	s.Operator().SetOrder(policy.Strict)
+	if s.ledger.t.far.Len() != 0 || s.View().Counts(n).Deferred != n-1000 {
+		t.Errorf("%d are far in an ordered channel, %+v", s.ledger.t.far.Len(), s.View().Counts(n))
 	}
 	if err := check(s); err != nil {
 		t.Error(err)
@@ -153,14 +153,14 @@ func TestFarMessagesBehaveLikeOthers(t *testing.T) {
 func TestMillionDeferredTakeLittleMemory(t *testing.T) {
 	const n = 100_000
 	s, _ := deferMany(t, n)
-	p := s.Position(moveTime, moveTime.UnixNano())
+	p := s.View().Position(moveTime, moveTime.UnixNano())
 	data, _ := p.AppendBinary(nil)
 	if len(data) > 16*n {
 		t.Errorf("a position of %d bytes for %d messages", len(data), n)
 	}
 	r := Restore(p, false, moveTime, moveTime.UnixNano())
-	if again := r.Position(moveTime, moveTime.UnixNano()); !again.Deferred.Equal(p.Deferred) || r.t.far.Len() != s.t.far.Len() {
-		t.Errorf("%d are far after a restart, want %d", r.t.far.Len(), s.t.far.Len())
+	if again := r.View().Position(moveTime, moveTime.UnixNano()); !again.Deferred.Equal(p.Deferred) || r.ledger.t.far.Len() != s.ledger.t.far.Len() {
+		t.Errorf("%d are far after a restart, want %d", r.ledger.t.far.Len(), s.ledger.t.far.Len())
 	}
 }
 
@@ -179,16 +179,16 @@ func TestFinishedFarMessagesAreForgotten(t *testing.T) {
 		}
 		kept := 0
 		for at := range o {
-			if s.t.far.Had(at) {
+			if s.ledger.t.far.Had(at) {
 				kept++
 			}
 		}
 		if kept > 2*window {
-			t.Fatalf("%d offsets are kept behind message %d, of which %d are far", kept, o, s.t.far.Len())
+			t.Fatalf("%d offsets are kept behind message %d, of which %d are far", kept, o, s.ledger.t.far.Len())
 		}
 	}
-	if s.floor < 98*window || s.t.far.Len() == 0 {
-		t.Errorf("floor %d, %d far", s.floor, s.t.far.Len())
+	if s.ledger.floor < 98*window || s.ledger.t.far.Len() == 0 {
+		t.Errorf("floor %d, %d far", s.ledger.floor, s.ledger.t.far.Len())
 	}
 }
 
@@ -201,13 +201,13 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.t.far.Len() != 100 {
-		t.Errorf("%d are packed", s.t.far.Len())
+	if s.ledger.t.far.Len() != 100 {
+		t.Errorf("%d are packed", s.ledger.t.far.Len())
 	}
-	if at, ok := DeferralsOf(s).Until(7); !ok || !at.Equal(now.Add(24*time.Hour)) {
+	if at, ok := s.View().Deferrals().Until(7); !ok || !at.Equal(now.Add(24*time.Hour)) {
 		t.Errorf("until %v, %v", at, ok)
 	}
-	if state, attempts := s.StateOf(7); state != Deferred || attempts != 1 {
+	if state, attempts := s.View().StateOf(7); state != Deferred || attempts != 1 {
 		t.Errorf("%v after %d attempts", state, attempts)
 	}
 	now = now.Add(24 * time.Hour)
@@ -227,8 +227,8 @@ func TestMovedMessagesArePacked(t *testing.T) {
 		}
 		s.Arrivals().Move(Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
 	}
-	if s.t.far.Len() != n || s.t.index.used != 0 {
-		t.Errorf("%d of %d copies are packed, and %d are not", s.t.far.Len(), n, s.t.index.used)
+	if s.ledger.t.far.Len() != n || s.ledger.t.index.used != 0 {
+		t.Errorf("%d of %d copies are packed, and %d are not", s.ledger.t.far.Len(), n, s.ledger.t.index.used)
 	}
 	if err := check(s); err != nil {
 		t.Error(err)

@@ -19,18 +19,18 @@ func TestFinishAnyFinishesInEveryState(t *testing.T) {
 		if was := s.Operator().Finish(seq.Offset(o)); was != want {
 			t.Errorf("%d was %v, want %v", o, was, want)
 		}
-		if is, _ := s.StateOf(seq.Offset(o)); is != Finished {
+		if is, _ := s.View().StateOf(seq.Offset(o)); is != Finished {
 			t.Errorf("%d is %v", o, is)
 		}
 	}
 	if err := s.Finish(1, 1); !errors.Is(err, failure.NotInFlight) {
 		t.Errorf("the consumer that had it: %v", err)
 	}
-	if got := s.Counts(10); got.InFlight != 1 || got.Deferred != 0 || got.Depth != 5 || s.Floor() != 0 {
-		t.Errorf("%+v, floor %d", got, s.Floor())
+	if got := s.View().Counts(10); got.InFlight != 1 || got.Deferred != 0 || got.Depth != 5 || s.View().Floor() != 0 {
+		t.Errorf("%+v, floor %d", got, s.View().Floor())
 	}
-	if err := s.Finish(0, 1); err != nil || s.Floor() != 2 {
-		t.Errorf("floor %d, %v", s.Floor(), err)
+	if err := s.Finish(0, 1); err != nil || s.View().Floor() != 2 {
+		t.Errorf("floor %d, %v", s.View().Floor(), err)
 	}
 	if d := s.Take(now, 1, time.Minute, 9, 10, nil); len(d) != 5 || d[0].Offset != 2 || d[1].Offset != 5 {
 		t.Errorf("delivered %v", d)
@@ -46,11 +46,11 @@ func TestFinishAnyLeavesHeldMessages(t *testing.T) {
 	if err := s.Holds().Add(0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if was := s.Operator().Finish(0); was != InFlight || s.Holds().Len() != 1 || s.Floor() != 0 {
-		t.Errorf("was %v, %d held, floor %d", was, s.Holds().Len(), s.Floor())
+	if was := s.Operator().Finish(0); was != InFlight || s.Holds().Len() != 1 || s.View().Floor() != 0 {
+		t.Errorf("was %v, %d held, floor %d", was, s.Holds().Len(), s.View().Floor())
 	}
 	s.Holds().Confirm(0)
-	if s.Floor() != 1 {
-		t.Errorf("floor %d", s.Floor())
+	if s.View().Floor() != 1 {
+		t.Errorf("floor %d", s.View().Floor())
 	}
 }

@@ -22,7 +22,7 @@ func TestReturnedMessagesKeepOrder(t *testing.T) {
 	if want := []seq.Offset{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(got, want) {
 		t.Errorf("delivered %v", got)
 	}
-	if c := s.Counts(8); c.InFlight != 8 || c.Delivered != 8 || c.Depth != 0 {
+	if c := s.View().Counts(8); c.InFlight != 8 || c.Delivered != 8 || c.Depth != 0 {
 		t.Errorf("counts %+v", c)
 	}
 }

@@ -31,9 +31,9 @@ func TestUndoIsExact(t *testing.T) {
 		s := New(seq.Offset(r.IntN(5)), false)
 		some := func() bool { return r.IntN(3) > 0 }
 		finishSome(s, now, r.IntN(40), end, some)
-		before := s.Position(now, 0)
+		before := s.View().Position(now, 0)
 		open := func(o seq.Offset) bool {
-			state, _ := s.StateOf(o)
+			state, _ := s.View().StateOf(o)
 			return state != Finished
 		}
 		var want []seq.Offset

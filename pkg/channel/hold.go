@@ -2,8 +2,8 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// Holds are the finishes of a State that count only after other replicas have stored them. It is a
-// view; like the State it is not safe for concurrent use.
+// Holds are the finishes of a State that count only after other replicas have stored them. Like the
+// State they are not safe for concurrent use.
 type Holds struct{ l *ledger }
 
 // Holds returns the view.
@@ -33,7 +33,7 @@ func (h Holds) Add(o seq.Offset, consumer uint64) error {
 func (h Holds) LeaveOut(o seq.Offset, consumer uint64) error {
 	l := h.l
 	if l.t != nil {
-		o = l.t.names.standing(o)
+		o = l.t.names.current(o)
 	}
 	if err := h.Add(o, consumer); err != nil {
 		return err
@@ -72,14 +72,8 @@ func (h Holds) Release(o seq.Offset) {
 // Len returns how many messages are held. They count as in flight without a consumer.
 func (h Holds) Len() int { return h.l.held }
 
-// InFlight returns how many messages are in flight, held ones included.
-func (l *ledger) InFlight() int { return l.inFlight }
-
 // holding returns the slot of a held offset.
 func (l *ledger) holding(o seq.Offset) (int32, bool) {
-	if l.held == 0 {
-		return 0, false
-	}
-	slot, ok := l.t.index.get(o)
+	slot, ok := l.t.find(o)
 	return slot, ok && l.t.slots[slot].place == held
 }

@@ -42,11 +42,11 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	if _, ok := s.NextEvent(); ok {
 		t.Error("a held message has a deadline")
 	}
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); len(got) != 0 || s.TakenBy(1).Len() != 0 || s.Counts(5).InFlight != 1 {
-		t.Fatalf("took %v; %d in flight with its consumer, %+v", got, s.TakenBy(1).Len(), s.Counts(5))
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); len(got) != 0 || s.TakenBy(1).Len() != 0 || s.View().Counts(5).InFlight != 1 {
+		t.Fatalf("took %v; %d in flight with its consumer, %+v", got, s.TakenBy(1).Len(), s.View().Counts(5))
 	}
-	if got := s.Position(time.Unix(1, 0), 1e9); got.Floor != 1 || len(got.Attempted) != 0 || s.Floor() != 0 {
-		t.Errorf("position %+v, floor %d", got, s.Floor())
+	if got := s.View().Position(time.Unix(1, 0), 1e9); got.Floor != 1 || len(got.Attempted) != 0 || s.View().Floor() != 0 {
+		t.Errorf("position %+v, floor %d", got, s.View().Floor())
 	}
 	s.Holds().Release(0)
 	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{0, 2}}) {
@@ -57,8 +57,8 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	}
 	s.Holds().Confirm(0)
 	s.Holds().Confirm(0)
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{1, 1}}) || s.Holds().Len() != 0 || s.Counts(5).Finished != 1 {
-		t.Fatalf("took %v after it was confirmed, %+v", got, s.Counts(5))
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{1, 1}}) || s.Holds().Len() != 0 || s.View().Counts(5).Finished != 1 {
+		t.Fatalf("took %v after it was confirmed, %+v", got, s.View().Counts(5))
 	}
 }
 

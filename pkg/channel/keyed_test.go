@@ -32,7 +32,7 @@ type lanes struct {
 
 func newLanes(rng *rand.Rand, order policy.Order) *lanes {
 	s := New(0, false)
-	SetOrder(s, order)
+	s.Operator().SetOrder(order)
 	return &lanes{
 		s: s, rng: rng, now: time.Unix(1000, 0), flying: map[seq.Offset]uint64{}, held: map[seq.Offset]bool{},
 		done: map[seq.Offset]bool{}, stale: map[seq.Offset]bool{}, last: map[string]seq.Offset{}, byKey: order == policy.ByKey,
@@ -66,12 +66,12 @@ func (l *lanes) outOf(key string) bool {
 // learn passes keys to the State, like its shell.
 func (l *lanes) learn(wanted int) {
 	for {
-		from, some := KeyedOf(l.s).Unknown(wanted, l.end)
+		from, some := l.s.Keyed().Unknown(wanted, l.end)
 		if !some {
 			return
 		}
 		for o := from; o < min(from+3, l.end); o++ {
-			KeyedOf(l.s).Learn(o, []byte(l.keys[o]))
+			l.s.Keyed().Learn(o, []byte(l.keys[o]))
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (l *lanes) answer() error {
 		delete(l.stale, o)
 		l.s.Defer(o, l.now, time.Minute)
 	case 3:
-		if l.byKey && Confirms(l.s, o) && l.rng.IntN(2) == 0 {
+		if l.byKey && l.s.View().Confirms(o) && l.rng.IntN(2) == 0 {
 			l.note("leave out %d", o)
 			delete(l.flying, o)
 			l.held[o] = true
@@ -165,10 +165,10 @@ func (l *lanes) answer() error {
 		l.s.Drop(o)
 		return l.finished(o)
 	default:
-		if l.byKey && l.keys[o] == "" && Confirms(l.s, o) && o < l.s.keyed.scanned {
+		if l.byKey && l.keys[o] == "" && l.s.View().Confirms(o) && o < l.s.ledger.keyed.scanned {
 			return fmt.Errorf("the finish of %d waits for others, and has no key", o)
 		}
-		if !Confirms(l.s, o) {
+		if !l.s.View().Confirms(o) {
 			if l.byKey && l.keys[o] != "" {
 				return fmt.Errorf("the finish of %d waits for no replica, and has a key", o)
 			}
@@ -213,10 +213,10 @@ func (l *lanes) steer() error {
 		}
 	case 1:
 		l.note("restart")
-		p := l.s.Position(l.now, l.now.UnixNano())
+		p := l.s.View().Position(l.now, l.now.UnixNano())
 		l.s = Restore(p, false, l.now, l.now.UnixNano())
 		if l.byKey {
-			SetOrder(l.s, policy.ByKey)
+			l.s.Operator().SetOrder(policy.ByKey)
 		}
 		for o := range l.held {
 			l.done[o] = true
@@ -225,7 +225,7 @@ func (l *lanes) steer() error {
 		l.reset()
 		l.done = done
 	case 2:
-		o := min(l.s.Floor()+seq.Offset(l.rng.IntN(3)), l.end)
+		o := min(l.s.View().Floor()+seq.Offset(l.rng.IntN(3)), l.end)
 		l.note("the log starts at %d", o)
 		l.s.AdvanceTo(o)
 		for at := range o {
@@ -252,7 +252,7 @@ func (l *lanes) steer() error {
 	case 5:
 		order := []policy.Order{policy.Unordered, policy.Strict, policy.ByKey}[l.rng.IntN(3)]
 		l.note("order %v", order)
-		SetOrder(l.s, order)
+		l.s.Operator().SetOrder(order)
 		if l.byKey = order == policy.ByKey; l.byKey {
 			for o := range l.flying {
 				l.stale[o] = true
@@ -332,20 +332,20 @@ func (l *lanes) check() error {
 		return err
 	}
 	if !l.byKey {
-		if n := KeyedOf(l.s).Barred(); n != 0 {
+		if n := l.s.View().Counts(0).Barred; n != 0 {
 			return fmt.Errorf("%d wait for keys though the channel does not order by key", n)
 		}
 		return nil
 	}
-	for slot := 1; l.s.t != nil && slot < len(l.s.t.slots); slot++ {
-		m := &l.s.t.slots[slot]
+	for slot := 1; l.s.ledger.t != nil && slot < len(l.s.ledger.t.slots); slot++ {
+		m := &l.s.ledger.t.slots[slot]
 		if m.place != ready && m.place != barred {
 			continue
 		}
 		key := l.keys[m.offset]
 		first, _ := l.first(key)
-		may := m.offset < l.s.keyed.scanned && (key == "" || first == m.offset && !l.outOf(key))
-		if l.s.keyed.scanned < l.s.keyed.fence {
+		may := m.offset < l.s.ledger.keyed.scanned && (key == "" || first == m.offset && !l.outOf(key))
+		if l.s.ledger.keyed.scanned < l.s.ledger.keyed.fence {
 			continue // not all that is out is known
 		}
 		if may != (m.place == ready) {
@@ -364,7 +364,7 @@ func (l *lanes) drain() error {
 		l.now = l.now.Add(10 * time.Minute)
 		l.s.Expire(l.now, func(_ uint64, o seq.Offset) { delete(l.flying, o) })
 		for o, by := range l.flying {
-			if Confirms(l.s, o) {
+			if l.s.View().Confirms(o) {
 				if err := l.s.Holds().Add(o, by); err != nil {
 					return err
 				}
@@ -381,11 +381,11 @@ func (l *lanes) drain() error {
 			l.forget(o)
 		}
 	}
-	if l.s.Floor() != l.end {
-		return fmt.Errorf("the channel stands at %d of %d", l.s.Floor(), l.end)
+	if l.s.View().Floor() != l.end {
+		return fmt.Errorf("the channel stands at %d of %d", l.s.View().Floor(), l.end)
 	}
-	if l.s.keyed != nil && (l.s.keyed.lines.Len() != 0 || l.s.keyed.barred != 0) {
-		return fmt.Errorf("%d are remembered, %d wait", l.s.keyed.lines.Len(), l.s.keyed.barred)
+	if l.s.ledger.keyed != nil && (l.s.ledger.keyed.lines.Len() != 0 || l.s.ledger.keyed.barred != 0) {
+		return fmt.Errorf("%d are remembered, %d wait", l.s.ledger.keyed.lines.Len(), l.s.ledger.keyed.barred)
 	}
 	return nil
 }
@@ -412,19 +412,19 @@ func TestMessagesOfAKeyAreDeliveredInTheOrderOfTheLog(t *testing.T) {
 // keyedState is a channel that orders by key, with known keys.
 func keyedState(limits keyorder.Limits, keys ...string) *State {
 	s := New(0, false)
-	SetOrder(s, policy.ByKey)
-	s.keyed.lines = keyorder.New(limits)
+	s.Operator().SetOrder(policy.ByKey)
+	s.ledger.keyed.lines = keyorder.New(limits)
 	learnAll(s, keys...)
 	return s
 }
 
 func learnAll(s *State, keys ...string) {
 	for {
-		from, some := KeyedOf(s).Unknown(len(keys), seq.Offset(len(keys)))
+		from, some := s.Keyed().Unknown(len(keys), seq.Offset(len(keys)))
 		if !some {
 			return
 		}
-		KeyedOf(s).Learn(from, []byte(keys[from]))
+		s.Keyed().Learn(from, []byte(keys[from]))
 	}
 }
 
@@ -443,7 +443,7 @@ func TestDelayedKeyDelaysNoOther(t *testing.T) {
 		"deferred":              func(s *State) { s.Defer(0, now, time.Hour) },
 		"held":                  func(s *State) { _ = s.Holds().Add(0, 1) },
 		"exhausted": func(s *State) {
-			RetriesOf(s).SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Block})
+			s.Operator().SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Block})
 			_ = s.Requeue(0, 1, now, 0)
 		},
 	} {
@@ -455,7 +455,7 @@ func TestDelayedKeyDelaysNoOther(t *testing.T) {
 		if got := offsetsOf(s.Take(now, 2, time.Hour, 9, 6, nil)); !slices.Equal(got, []seq.Offset{2, 3, 5}) {
 			t.Errorf("%s: the others are %v", name, got)
 		}
-		if b, some := KeyedOf(s).Block(); !some || b.Key != "a" || b.Offset != 0 || b.Waiting != 3 || b.Full {
+		if b, some := s.View().KeyBlock(); !some || b.Key != "a" || b.Offset != 0 || b.Waiting != 3 || b.Full {
 			t.Errorf("%s: blocked by %+v, %v", name, b, some)
 		}
 	}
@@ -471,7 +471,7 @@ func TestLookAheadIsBounded(t *testing.T) {
 		if got := offsetsOf(s.Take(now, 1, time.Hour, 9, 6, nil)); !slices.Equal(got, []seq.Offset{0}) || s.HasReady(now, 6) {
 			t.Errorf("%s: at the limit %v, ready %v", name, got, s.HasReady(now, 6))
 		}
-		b, some := KeyedOf(s).Block()
+		b, some := s.View().KeyBlock()
 		if want := (KeyBlock{Key: "a", Offset: 0, State: InFlight, Waiting: 3, Tracked: 3, Full: true}); !some || b != want {
 			t.Errorf("%s: %+v, %v", name, b, some)
 		}
@@ -493,11 +493,11 @@ func TestInFlightMessageDelaysItsKeyWhenOrderBegins(t *testing.T) {
 	s := New(0, false)
 	s.Take(now, 1, time.Hour, 3, 4, nil)
 	s.UndoTake(0) // 1 and 2 stay
-	SetOrder(s, policy.ByKey)
+	s.Operator().SetOrder(policy.ByKey)
 	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 || s.HasReady(now, 0) {
 		t.Errorf("before the keys are known: %v", got)
 	}
-	KeyedOf(s).Learn(0, []byte("a"))
+	s.Keyed().Learn(0, []byte("a"))
 	if got := s.Take(now, 2, time.Hour, 9, 4, nil); len(got) > 0 {
 		t.Errorf("before all keys of what is in flight are known: %v", got)
 	}
@@ -511,8 +511,8 @@ func TestInFlightMessageDelaysItsKeyWhenOrderBegins(t *testing.T) {
 	if got := offsetsOf(s.Take(now, 2, time.Hour, 9, 4, nil)); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("once it is finished: %v", got)
 	}
-	SetOrder(s, policy.Unordered)
-	if Order(s) != policy.Unordered || Confirms(s, 0) {
+	s.Operator().SetOrder(policy.Unordered)
+	if s.View().Order() != policy.Unordered || s.View().Confirms(0) {
 		t.Error("it has an order still")
 	}
 }
@@ -529,7 +529,7 @@ func TestMessagesWithAKeyAreNoStragglers(t *testing.T) {
 			}
 		}
 	}
-	if got := Stragglers(s, 0, 64, now); len(got) != 1 || got[0].Offset != 1 {
+	if got := s.View().Stragglers(0, 64, now); len(got) != 1 || got[0].Offset != 1 {
 		t.Errorf("stragglers are %+v", got)
 	}
 }
@@ -540,7 +540,7 @@ func TestHeldMessageDelaysEarlierOnes(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Hour, 3, 4, nil)
-	SetOrder(s, policy.ByKey)
+	s.Operator().SetOrder(policy.ByKey)
 	learnAll(s, "a", "a", "a", "a")
 	for _, o := range []seq.Offset{1, 2} {
 		if err := s.Holds().Add(o, 1); err != nil {

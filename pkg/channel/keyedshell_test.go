@@ -16,13 +16,13 @@ func TestKeysAreLearnedForConsumersWithRoom(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "b")
 	for _, d := range s.Take(now, 1, time.Hour, 9, 2, nil) {
-		SortingOf(s).Sort(d.Offset, 2)
+		s.Sorting().Sort(d.Offset, 2)
 	}
-	if from, some := KeyedOf(s).Unknown(1, 3); !some || from != 2 {
+	if from, some := s.Keyed().Unknown(1, 3); !some || from != 2 {
 		t.Errorf("with all that is ready sorted: from %d, %v", from, some)
 	}
-	KeyedOf(s).Learn(2, []byte("c"))
-	if _, some := KeyedOf(s).Unknown(1, 4); some {
+	s.Keyed().Learn(2, []byte("c"))
+	if _, some := s.Keyed().Unknown(1, 4); some {
 		t.Error("more is to be learned though one may be taken")
 	}
 }
@@ -33,13 +33,13 @@ func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Hour, 2, 3, nil)
-	SetOrder(s, policy.ByKey)
+	s.Operator().SetOrder(policy.ByKey)
 	for o := range seq.Offset(3) {
-		KeyedOf(s).Learn(o, []byte("a"))
+		s.Keyed().Learn(o, []byte("a"))
 	}
-	SortingOf(s).Sort(1, 2)
-	if got := SortingOf(s).Take(2, now, 2, time.Hour, 9, 3, nil); len(got) > 0 || KeyedOf(s).Barred() != 2 {
-		t.Errorf("while 0 is in flight: %v, and %d wait", got, KeyedOf(s).Barred())
+	s.Sorting().Sort(1, 2)
+	if got := s.Sorting().Take(2, now, 2, time.Hour, 9, 3, nil); len(got) > 0 || s.View().Counts(0).Barred != 2 {
+		t.Errorf("while 0 is in flight: %v, and %d wait", got, s.View().Counts(0).Barred)
 	}
 	if err := s.Finish(0, 1); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestSkippedMessagesAreNotCounted(t *testing.T) {
 		if err := s.Holds().LeaveOut(0, 1); err != nil {
 			t.Fatal(err)
 		}
-		if c := s.Counts(2); c.Delivered != 0 || s.Holds().Len() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
+		if c := s.View().Counts(2); c.Delivered != 0 || s.Holds().Len() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
 			t.Errorf("while a group is being sent: %+v", c)
 		}
 		s.Holds().Release(0)
@@ -71,8 +71,8 @@ func TestSkippedMessagesAreNotCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Holds().Confirm(0)
-	if c := s.Counts(2); c.Delivered != 0 || c.Finished != 0 || s.Floor() != 1 {
-		t.Errorf("in the end: %+v, floor %d", c, s.Floor())
+	if c := s.View().Counts(2); c.Delivered != 0 || c.Finished != 0 || s.View().Floor() != 1 {
+		t.Errorf("in the end: %+v, floor %d", c, s.View().Floor())
 	}
 	if err := s.Holds().LeaveOut(0, 1); err == nil {
 		t.Error("it is left out again")

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// ledger keeps the state of all offsets and their counts. The methods of State consist of its
-// methods.
+// ledger keeps the state of all offsets and their counts. The methods of State and of the types that
+// show parts of it consist of its methods.
 type ledger struct {
 	floor  seq.Offset // everything below is finished
 	cursor seq.Offset // everything at or above is fresh, or tracked and counted in ahead
@@ -28,6 +28,11 @@ type ledger struct {
 	keyed    *keyed        // nil: messages are not ordered by key
 	nearby   time.Duration // replaces soon; 0: soon
 
+	timeline
+	ordered   bool // one message at a time
+	freshTurn bool // the last delivery was a redelivery
+	lot       Lot  // for which Take was called
+
 	delivered, finished, requeued, timedOut, revision uint64
 }
 
@@ -43,11 +48,8 @@ func (l *ledger) known(o seq.Offset) bool {
 	if o < l.floor || l.done.Contains(o) {
 		return true
 	}
-	if l.t == nil {
-		return false
-	}
-	_, ok := l.t.index.get(o)
-	return ok || l.t.far.Had(o)
+	_, ok := l.t.find(o)
+	return ok || l.t != nil && l.t.far.Had(o)
 }
 
 // meet starts to track an offset at or above the cursor before the cursor reaches it.
@@ -63,7 +65,7 @@ func (l *ledger) flying(o seq.Offset) (int32, bool) {
 	if l.t == nil {
 		return 0, false
 	}
-	slot, ok := l.t.index.get(l.t.names.standing(o))
+	slot, ok := l.t.index.get(l.t.names.current(o))
 	return slot, ok && l.t.slots[slot].place == inFlight
 }
 

@@ -64,7 +64,7 @@ func TestChannelContinuesAfterEveryIntervention(t *testing.T) {
 		"seek forward": {func(s *State) { s.Operator().Seek(15) }, 15},
 		"seek to end":  {func(s *State) { s.Operator().Seek(end) }, end},
 		"empty":        {func(s *State) { s.Operator().Seek(end) }, end},
-		"pause":        {func(s *State) { s.SetPaused(true); s.Take(now, 1, time.Minute, 9, end, nil); s.SetPaused(false) }, 5},
+		"pause":        {func(s *State) { s.Paused = true; s.Take(now, 1, time.Minute, 9, end, nil); s.Paused = false }, 5},
 		"retention":    {func(s *State) { s.AdvanceTo(12) }, 12},
 	}
 	situations := map[string]func(*State){
@@ -101,8 +101,8 @@ func TestChannelContinuesAfterEveryIntervention(t *testing.T) {
 					if want := sequence(intervention.first, end+3); !slices.Equal(got, want) {
 						t.Errorf("delivered %v, want %v", got, want)
 					}
-					if s.Floor() != end+3 {
-						t.Errorf("floor %d", s.Floor())
+					if s.View().Floor() != end+3 {
+						t.Errorf("floor %d", s.View().Floor())
 					}
 				})
 			}
@@ -133,7 +133,7 @@ func TestSeekBackRedeliversAll(t *testing.T) {
 				}
 			}
 		}
-		from := s.Floor()
+		from := s.View().Floor()
 		got := drain(t, s, now, 400)
 		slices.Sort(got)
 		if !slices.Equal(got, sequence(from, 400)) {
@@ -152,7 +152,7 @@ func TestRestartDeliversOnlyTheUnfinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = Restore(s.Position(now, now.UnixNano()), false, now, now.UnixNano())
+	s = Restore(s.View().Position(now, now.UnixNano()), false, now, now.UnixNano())
 	if got := drain(t, s, now, 500); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("delivered %v", got)
 	}
@@ -171,9 +171,9 @@ func TestDeferredIsDueOnce(t *testing.T) {
 		if err := s.Requeue(0, 1, now, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		s = Restore(s.Position(now, now.UnixNano()), false, now, now.UnixNano())
+		s = Restore(s.View().Position(now, now.UnixNano()), false, now, now.UnixNano())
 		s.Defer(0, now, time.Second) // the time in the log, long past
-		if c := s.Counts(1); c.Deferred != 1 || c.Depth != 0 {
+		if c := s.View().Counts(1); c.Deferred != 1 || c.Depth != 0 {
 			t.Fatalf("round %d: %+v", round, c)
 		}
 		now = now.Add(time.Hour)
@@ -181,7 +181,7 @@ func TestDeferredIsDueOnce(t *testing.T) {
 	if got := drain(t, s, now, 1); len(got) != 1 {
 		t.Fatalf("delivered %v", got)
 	}
-	if c := s.Counts(1); c.Deferred+c.InFlight+c.Depth != 0 {
+	if c := s.View().Counts(1); c.Deferred+c.InFlight+c.Depth != 0 {
 		t.Fatalf("left: %+v", c)
 	}
 }
@@ -234,8 +234,8 @@ func TestSeekWhileTakenLosesNothing(t *testing.T) {
 				_ = s.Finish(d.Offset, 1)
 			}
 		}
-		if s.Floor() != target || s.Cursor() != target {
-			t.Fatalf("round %d: floor %d, cursor %d, want %d", round, s.Floor(), s.Cursor(), target)
+		if s.View().Floor() != target || s.View().Cursor() != target {
+			t.Fatalf("round %d: floor %d, cursor %d, want %d", round, s.View().Floor(), s.View().Cursor(), target)
 		}
 		if out := s.Take(now, 1, time.Hour, 1, 50, nil); len(out) != 1 || out[0].Offset != target {
 			t.Fatalf("round %d: %v, want %d", round, out, target)

@@ -51,34 +51,35 @@ func (t Tags) Admit(tag string) bool {
 	return tag == "" || len(t) < maxTags || slices.Contains(t, tag)
 }
 
-// Sorting is a view of a State with lots; like the State it is not safe for concurrent use.
+// Sorting is how messages get to the consumers of their lots; like the State it is not safe for
+// concurrent use.
 type Sorting struct{ s *State }
 
-// SortingOf returns the view.
-func SortingOf(s *State) Sorting { return Sorting{s} }
+// Sorting returns the view.
+func (s *State) Sorting() Sorting { return Sorting{s} }
 
 // Take is State.Take for a consumer of a lot: messages waiting for the lot come first. Others
 // may belong to another lot: Sort assigns them.
-func (l Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
-	l.s.lot = lot
-	out = l.s.Take(now, consumer, timeout, max, end, out)
-	l.s.lot = 0
+func (x Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
+	x.s.ledger.lot = lot
+	out = x.s.Take(now, consumer, timeout, max, end, out)
+	x.s.ledger.lot = 0
 	return out
 }
 
 // Sort removes a taken but unsent message from flight and queues it for the consumers of a lot
 // other than 0. The delivery does not count. An offset that is not in flight is ignored.
-func (l Sorting) Sort(o seq.Offset, lot Lot) {
-	s := l.s
-	slot, ok := s.flying(o)
+func (x Sorting) Sort(o seq.Offset, lot Lot) {
+	l := &x.s.ledger
+	slot, ok := l.flying(o)
 	if !ok {
 		return
 	}
-	s.untake(slot)
-	if bar(&s.ledger, slot) {
+	l.untake(slot)
+	if bar(l, slot) {
 		return // its lot is determined when it is taken again
 	}
-	t := s.t
+	t := l.t
 	for len(t.lots.of) < int(lot) {
 		t.lots.of = append(t.lots.of, list{})
 	}
@@ -86,42 +87,45 @@ func (l Sorting) Sort(o seq.Offset, lot Lot) {
 	m.place, m.due = ready, int64(lot)
 	t.append(&t.lots.of[lot-1], slot)
 	t.lots.sorted++
-	s.ready++
+	l.ready++
 }
 
 // Merge makes messages that wait for lots ready for all consumers again, before other messages.
-func (l Sorting) Merge() {
-	s := l.s
-	if s.t == nil {
+func (x Sorting) Merge() { mergeLots(&x.s.ledger) }
+
+// mergeLots is Sorting.Merge.
+func mergeLots(l *ledger) {
+	if l.t == nil {
 		return
 	}
-	for i := range s.t.lots.of {
-		for slot := s.t.lots.of[i].tail; slot != 0; slot = s.t.lots.of[i].tail {
-			s.leave(slot)
-			s.t.intoReadyFront(slot)
-			s.ready++
+	for i := range l.t.lots.of {
+		for slot := l.t.lots.of[i].tail; slot != 0; slot = l.t.lots.of[i].tail {
+			l.leave(slot)
+			l.t.intoReadyFront(slot)
+			l.ready++
 		}
 	}
-	s.t.lots.of = nil
+	l.t.lots.of = nil
 }
 
-// Len returns how many messages wait for consumers of lots.
-func (l Sorting) Len() int {
-	if l.s.t == nil {
+// sortedBy returns how many messages wait for consumers of lots.
+func sortedBy(l *ledger) int {
+	if l.t == nil {
 		return 0
 	}
-	return l.s.t.lots.sorted
+	return l.t.lots.sorted
 }
 
-// own returns a message that waits for the current lot.
-func (l Sorting) own(end seq.Offset) (int32, bool) {
-	s := l.s
-	if s.lot == 0 || s.t == nil || len(s.t.lots.of) < int(s.lot) {
+// ofLot returns a message that waits for the current lot.
+func ofLot(l *ledger, end seq.Offset) (int32, bool) {
+	if l.lot == 0 || l.t == nil || len(l.t.lots.of) < int(l.lot) {
 		return 0, false
 	}
-	slot := s.t.lots.of[s.lot-1].head
-	return slot, slot != 0 && s.t.slots[slot].offset < end
+	slot := l.t.lots.of[l.lot-1].head
+	return slot, slot != 0 && l.t.slots[slot].offset < end
 }
 
 // Full reports whether no more messages can be sorted.
-func (l Sorting) Full() bool { return l.Len() >= maxSorted }
+func (x Sorting) Full() bool { return lotsFull(&x.s.ledger) }
+
+func lotsFull(l *ledger) bool { return sortedBy(l) >= maxSorted }

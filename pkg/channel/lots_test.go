@@ -60,18 +60,18 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	now := time.Now()
 	s := New(0, false)
 	take := func(lot Lot, consumer uint64, max int) string {
-		return offsets(SortingOf(s).Take(lot, now, consumer, time.Minute, max, 10, nil))
+		return offsets(s.Sorting().Take(lot, now, consumer, time.Minute, max, 10, nil))
 	}
 	if got := take(1, 1, 4); got != "0/1 1/1 2/1 3/1 " {
 		t.Fatal(got)
 	}
-	SortingOf(s).Sort(1, 2)
-	SortingOf(s).Sort(3, 2)
-	SortingOf(s).Sort(7, 2) // is not in flight
-	if c := s.Counts(10); SortingOf(s).Len() != 2 || c.Depth != 8 || c.InFlight != 2 || c.Delivered != 2 {
-		t.Errorf("%d sorted, %+v", SortingOf(s).Len(), c)
+	s.Sorting().Sort(1, 2)
+	s.Sorting().Sort(3, 2)
+	s.Sorting().Sort(7, 2) // is not in flight
+	if c := s.View().Counts(10); sortedBy(&s.ledger) != 2 || c.Depth != 8 || c.InFlight != 2 || c.Delivered != 2 {
+		t.Errorf("%d sorted, %+v", sortedBy(&s.ledger), c)
 	}
-	if state, attempts := s.StateOf(1); state != Ready || attempts != 0 {
+	if state, attempts := s.View().StateOf(1); state != Ready || attempts != 0 {
 		t.Errorf("%v, %d attempts", state, attempts)
 	}
 	if got := take(1, 1, 1); got != "4/1 " { // the other lot's messages block none
@@ -80,19 +80,19 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	if got := take(2, 2, 3); got != "1/1 3/1 5/1 " {
 		t.Error(got)
 	}
-	SortingOf(s).Sort(5, 1)
+	s.Sorting().Sort(5, 1)
 	if err := s.Requeue(3, 2, now, 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := take(1, 1, 2); got != "5/1 3/2 " { // a requeued message is available to all until it is sorted again
 		t.Error(got)
 	}
-	SortingOf(s).Sort(3, 2)
+	s.Sorting().Sort(3, 2)
 	if got := take(1, 1, 1); got != "6/1 " {
 		t.Error(got)
 	}
-	SortingOf(s).Sort(6, 9)
-	SortingOf(s).Merge()
+	s.Sorting().Sort(6, 9)
+	s.Sorting().Merge()
 	if got := take(0, 3, 3); got != "3/2 6/1 7/1 " && got != "6/1 3/2 7/1 " {
 		t.Error(got)
 	}
@@ -108,12 +108,12 @@ func TestOrderedChannelWaitsForTheLotOfItsFloor(t *testing.T) {
 	now := time.Now()
 	s := New(0, true)
 	take := func(lot Lot, consumer uint64) string {
-		return offsets(SortingOf(s).Take(lot, now, consumer, time.Minute, 9, 10, nil))
+		return offsets(s.Sorting().Take(lot, now, consumer, time.Minute, 9, 10, nil))
 	}
 	if got := take(1, 1); got != "0/1 " {
 		t.Fatal(got)
 	}
-	SortingOf(s).Sort(0, 2)
+	s.Sorting().Sort(0, 2)
 	if got := take(1, 1); got != "" {
 		t.Error(got)
 	}
@@ -133,17 +133,17 @@ func TestSortingIsBounded(t *testing.T) {
 	s := New(0, false)
 	const end = 2 * maxSorted
 	for range maxSorted {
-		for _, d := range SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil) {
-			SortingOf(s).Sort(d.Offset, 2)
+		for _, d := range s.Sorting().Take(1, now, 1, time.Minute, 1, end, nil) {
+			s.Sorting().Sort(d.Offset, 2)
 		}
 	}
-	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || SortingOf(s).Len() != maxSorted {
-		t.Errorf("took %v with %d sorted", got, SortingOf(s).Len())
+	if got := s.Sorting().Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || sortedBy(&s.ledger) != maxSorted {
+		t.Errorf("took %v with %d sorted", got, sortedBy(&s.ledger))
 	}
-	if got := SortingOf(s).Take(2, now, 2, time.Minute, 1, end, nil); offsets(got) != "0/1 " {
+	if got := s.Sorting().Take(2, now, 2, time.Minute, 1, end, nil); offsets(got) != "0/1 " {
 		t.Errorf("took %v", got)
 	}
-	if got := SortingOf(s).Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 1 || got[0].Offset != maxSorted {
+	if got := s.Sorting().Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 1 || got[0].Offset != maxSorted {
 		t.Errorf("took %v", got)
 	}
 }
@@ -157,14 +157,14 @@ func TestRandomSorting(t *testing.T) {
 		const end, lotCount = 200, 3
 		lotOf := func(o seq.Offset) Lot { return Lot(o%lotCount) + 1 }
 		held := map[seq.Offset]uint64{}
-		for step := 0; s.Floor() < end; step++ {
+		for step := 0; s.View().Floor() < end; step++ {
 			if step > 1e5 {
-				t.Fatalf("floor %d, %d sorted", s.Floor(), SortingOf(s).Len())
+				t.Fatalf("floor %d, %d sorted", s.View().Floor(), sortedBy(&s.ledger))
 			}
 			consumer := uint64(rng.IntN(lotCount) + 1)
-			for _, d := range SortingOf(s).Take(Lot(consumer), now, consumer, time.Hour, rng.IntN(4), end, nil) {
+			for _, d := range s.Sorting().Take(Lot(consumer), now, consumer, time.Hour, rng.IntN(4), end, nil) {
 				if lot := lotOf(d.Offset); lot != Lot(consumer) {
-					SortingOf(s).Sort(d.Offset, lot)
+					s.Sorting().Sort(d.Offset, lot)
 				} else {
 					held[d.Offset] = consumer
 				}
@@ -186,7 +186,7 @@ func TestRandomSorting(t *testing.T) {
 			}
 			switch rng.IntN(20) {
 			case 0:
-				SortingOf(s).Merge()
+				s.Sorting().Merge()
 			case 1:
 				s.TakenBy(consumer).Disconnect()
 				for o, by := range held {

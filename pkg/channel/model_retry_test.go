@@ -95,8 +95,8 @@ func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Du
 		}
 		delay *= time.Duration(rng.IntN(2))
 		p.note("resume %d after %v", x, delay)
-		RetriesOf(p.s).Resume(x, e.taken.Add(-1), p.now, delay) // of an earlier park
-		RetriesOf(p.s).Resume(x, e.taken, p.now, delay)
+		p.s.Retries().Resume(x, e.taken.Add(-1), p.now, delay) // of an earlier park
+		p.s.Retries().Resume(x, e.taken, p.now, delay)
 		if delay <= 0 && p.m.backOff(x) == 0 {
 			p.m.promote(p.now)
 		}
@@ -115,7 +115,7 @@ func (p *pair) park(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Du
 			p.m.at[o].parked, p.m.at[o].taken = true, p.now
 		}
 	}
-	return same(RetriesOf(p.s).Park(o, consumer, p.now, delay), want)
+	return same(p.s.Retries().Park(o, consumer, p.now, delay), want)
 }
 
 // takeSpent takes messages that have used up their attempts.
@@ -123,7 +123,7 @@ func (p *pair) takeSpent(rng *rand.Rand, consumer uint64, delay time.Duration) e
 	max := 1 + rng.IntN(3)
 	p.note("take %d exhausted for %d until +%v", max, consumer, delay)
 	var got []seq.Offset
-	for _, x := range RetriesOf(p.s).Take(p.now, consumer, delay+1, max, nil) {
+	for _, x := range p.s.Retries().Take(p.now, consumer, delay+1, max, nil) {
 		got = append(got, x.Offset)
 	}
 	if want := p.m.takeSpent(p.now, consumer, delay+1, max); !slices.Equal(got, want) {

@@ -302,11 +302,11 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 	if err := check(s); err != nil {
 		return err
 	}
-	if s.Floor() != m.floor {
-		return fmt.Errorf("floor %d, want %d", s.Floor(), m.floor)
+	if s.View().Floor() != m.floor {
+		return fmt.Errorf("floor %d, want %d", s.View().Floor(), m.floor)
 	}
 	flying, later := m.offsets(InFlight), m.offsets(Deferred)
-	c := s.Counts(end)
+	c := s.View().Counts(end)
 	if int(c.InFlight) != len(flying) || int(c.Deferred) != len(later) {
 		return fmt.Errorf("%+v, want %d in flight, %d deferred", c, len(flying), len(later))
 	}
@@ -319,7 +319,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 	if int(c.Exhausted) != len(m.spent) || int(c.Lapsed) != len(m.lapsed) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
 		return fmt.Errorf("%+v, want %d exhausted, %d of %d waiting", c, len(m.spent), backing, m.backedOff)
 	}
-	first, ok := RetriesOf(s).First()
+	first, ok := s.Retries().First()
 	if ok != (len(m.spent) > 0) || ok && first != slices.Min(m.spent) {
 		return fmt.Errorf("first exhausted %d %v, want of %v", first, ok, m.spent)
 	}
@@ -331,7 +331,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 				attempts = e.attempts
 			}
 		}
-		if gotState, gotAttempts := s.StateOf(o); gotState != state || gotAttempts != attempts {
+		if gotState, gotAttempts := s.View().StateOf(o); gotState != state || gotAttempts != attempts {
 			return fmt.Errorf("offset %d: state %d, %d attempts, want %d, %d", o, gotState, gotAttempts, state, attempts)
 		}
 		if (state == Ready || state == Exhausted) && o < end {
@@ -349,7 +349,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 			want = append(want, m.at[list[0]].due)
 		}
 	}
-	far := s.t != nil && s.t.far.Len() > 0 // it may be for what becomes near
+	far := s.ledger.t != nil && s.ledger.t.far.Len() > 0 // it may be for what becomes near
 	if ok != (len(want) > 0) || ok && !at.Equal(slices.MinFunc(want, time.Time.Compare)) && (!far || at.After(slices.MinFunc(want, time.Time.Compare))) {
 		return fmt.Errorf("next event %v %v, want %v", at, ok, want)
 	}
@@ -366,33 +366,34 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 
 // check returns an error if one of the package's invariants is violated.
 func check(s *State) error {
-	if s.floor > s.cursor || s.done.Contains(s.floor) {
-		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
+	l := &s.ledger
+	if l.floor > l.cursor || l.done.Contains(l.floor) {
+		return fmt.Errorf("floor %d, cursor %d, finished %v", l.floor, l.cursor, l.done.Contains(l.floor))
 	}
-	if s.t == nil {
-		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.lapsed+s.retries.waiting+KeyedOf(s).Barred() != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
+	if l.t == nil {
+		if l.ahead+l.inFlight+l.ready+l.deferred+int(l.retries.spent+l.retries.lapsed)+l.retries.waiting+barredBy(l) != 0 || seq.Offset(l.done.Len()) < l.cursor-l.floor && l.cursor > l.floor {
 			return errors.New("counts without messages")
 		}
 		return nil
 	}
-	if err := checkLots(s.t); err != nil {
+	if err := checkLots(l.t); err != nil {
 		return err
 	}
 	count := map[place]int{}
 	ahead, tracked := 0, uint64(0)
-	for slot := 1; slot < len(s.t.slots); slot++ {
-		m := &s.t.slots[slot]
+	for slot := 1; slot < len(l.t.slots); slot++ {
+		m := &l.t.slots[slot]
 		if m.place == free {
 			continue
 		}
 		count[m.place]++
-		if found, ok := s.t.index.get(m.offset); !ok || found != int32(slot) {
+		if found, ok := l.t.index.get(m.offset); !ok || found != int32(slot) {
 			return fmt.Errorf("offset %d is not in the index", m.offset)
 		}
-		if m.offset < s.floor || s.done.Contains(m.offset) {
+		if m.offset < l.floor || l.done.Contains(m.offset) {
 			return fmt.Errorf("offset %d is tracked and finished", m.offset)
 		}
-		if m.offset >= s.cursor {
+		if m.offset >= l.cursor {
 			ahead++
 		} else {
 			tracked++
@@ -401,11 +402,11 @@ func check(s *State) error {
 			return fmt.Errorf("offset %d: event %d in place %d", m.offset, m.event, m.place)
 		}
 	}
-	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
-		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
+	if ahead != l.ahead || l.t.index.used != int(tracked)+ahead {
+		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", l.ahead, ahead, l.t.index.used, tracked)
 	}
-	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[spent] != s.retries.spent || count[lapsed] != s.retries.lapsed || count[barred] != KeyedOf(s).Barred() {
-		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
+	if count[inFlight]+count[held] != l.inFlight || count[held] != l.held || count[ready] != l.ready || count[spent] != int(l.retries.spent) || count[lapsed] != int(l.retries.lapsed) || count[barred] != barredBy(l) {
+		return fmt.Errorf("counts %d %d %d, want %v", l.inFlight, l.ready, l.deferred, count)
 	}
 	below, err := checkFar(s, count[deferred])
 	if err != nil {
@@ -413,11 +414,11 @@ func check(s *State) error {
 	}
 	tracked += below
 	finished := uint64(0)
-	for from, end := range s.done.Ranges() {
-		finished += uint64(min(end, max(from, s.cursor)) - from)
+	for from, end := range l.done.Ranges() {
+		finished += uint64(min(end, max(from, l.cursor)) - from)
 	}
-	if finished+tracked != uint64(s.cursor-s.floor) {
-		return fmt.Errorf("%d finished and %d tracked between %d and %d", finished, tracked, s.floor, s.cursor)
+	if finished+tracked != uint64(l.cursor-l.floor) {
+		return fmt.Errorf("%d finished and %d tracked between %d and %d", finished, tracked, l.floor, l.cursor)
 	}
 	return nil
 }

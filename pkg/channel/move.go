@@ -18,11 +18,11 @@ type Copy struct {
 }
 
 // Arrivals is what a State learns of messages that were just committed, other than that they are
-// there. It is a view; like the State it is not safe for concurrent use.
-type Arrivals struct{ s *State }
+// there. Like the State it is not safe for concurrent use.
+type Arrivals struct{ l *ledger }
 
 // Arrivals returns the view.
-func (s *State) Arrivals() Arrivals { return Arrivals{s} }
+func (s *State) Arrivals() Arrivals { return Arrivals{&s.ledger} }
 
 // Move replaces a message by its copy: the original is finished, and its state (in flight with
 // the same consumer, deferred, waiting) moves to the copy's offset. The consumer may still
@@ -30,42 +30,42 @@ func (s *State) Arrivals() Arrivals { return Arrivals{s} }
 // If the original is already finished, so is the copy, unless it is inherited: then this very move
 // may have finished the original. A known copy is not changed.
 func (a Arrivals) Move(c Copy, now time.Time) {
-	s := a.s
-	if s.known(c.To) {
+	l := a.l
+	if l.known(c.To) {
 		return
 	}
-	if c.To >= s.base {
-		s.base++ // it is the same message
+	if c.To >= l.base {
+		l.base++ // it is the same message
 	}
-	s.revision++
-	nanos := s.nanos(now)
-	slot, tracked := s.slotOf(c.From)
-	finished := c.From < s.floor || s.done.Contains(c.From)
+	l.revision++
+	nanos := l.nanos(now)
+	slot, tracked := l.slotOf(c.From)
+	finished := c.From < l.floor || l.done.Contains(c.From)
 	switch {
-	case tracked && s.t.slots[slot].place == held:
+	case tracked && l.t.slots[slot].place == held:
 		fallthrough // other replicas are being informed that it is finished
 	case !tracked && finished && !c.Inherited:
-		s.recorder.add(c.To)
-		s.done.Add(c.To)
-		s.advanceFloor()
+		l.recorder.add(c.To)
+		l.done.Add(c.To)
+		l.advanceFloor()
 		return
 	case tracked:
-		rekey(&s.ledger, slot, c.To)
+		rekey(l, slot, c.To)
 	default:
-		slot = s.meet(c.To, c.Attempts)
-		s.enqueue(slot)
+		slot = l.meet(c.To, c.Attempts)
+		l.enqueue(slot)
 		if !finished {
-			s.recorder.add(c.From)
-			s.done.Add(c.From)
+			l.recorder.add(c.From)
+			l.done.Add(c.From)
 		}
 	}
-	m := &s.t.slots[slot]
+	m := &l.t.slots[slot]
 	m.attempts = max(m.attempts, min(c.Attempts, position.MaxAttempts))
 	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 && m.delayed != advanced {
-		s.leave(slot)
-		putOff(s, slot, nanos, addTime(nanos, c.Rest))
+		l.leave(slot)
+		putOff(l, slot, nanos, addTime(nanos, c.Rest))
 	}
-	s.advanceFloor()
+	l.advanceFloor()
 }
 
 // rekey moves a tracked message to an unknown offset.
@@ -87,42 +87,34 @@ func rekey(l *ledger, slot int32, to seq.Offset) {
 // PassOver skips a message that is not addressed to the channel: it counts as finished and as
 // never published. A known message is not changed.
 func (a Arrivals) PassOver(o seq.Offset) {
-	s := a.s
-	if s.known(o) {
+	l := a.l
+	if l.known(o) {
 		return
 	}
-	if o >= s.base {
-		s.base++
+	if o >= l.base {
+		l.base++
 	}
-	s.recorder.add(o)
-	s.done.Add(o)
-	s.advanceFloor()
-	s.revision++
+	l.recorder.add(o)
+	l.done.Add(o)
+	l.advanceFloor()
+	l.revision++
 }
 
 // Await adds a message that was just committed, beyond the cursor, as waiting for its first
 // delivery by this channel, with its previous number of attempts and a delay. A known message
 // is not changed.
 func (a Arrivals) Await(o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
-	s := a.s
-	if attempts == 0 && rest <= 0 || s.known(o) || o < s.cursor {
+	l := a.l
+	if attempts == 0 && rest <= 0 || l.known(o) || o < l.cursor {
 		return
 	}
 	if rest <= 0 {
-		s.enqueue(s.meet(o, attempts))
+		l.enqueue(l.meet(o, attempts))
 	} else {
-		nanos := s.nanos(now)
-		postpone(s, o, attempts, nanos, addTime(nanos, rest))
+		nanos := l.nanos(now)
+		postpone(l, o, attempts, nanos, addTime(nanos, rest))
 	}
-	s.revision++
-}
-
-// Standing returns the current offset of a message that a consumer knows by an offset.
-func Standing(s *State, o seq.Offset) seq.Offset {
-	if s.t == nil {
-		return o
-	}
-	return s.t.names.standing(o)
+	l.revision++
 }
 
 // aliases maps the offsets by which consumers know moved messages to their current offsets. The
@@ -132,8 +124,8 @@ type aliases struct {
 	from map[seq.Offset]seq.Offset // the reverse
 }
 
-// standing returns the current offset of a message that may have an alias.
-func (a *aliases) standing(o seq.Offset) seq.Offset {
+// current returns the current offset of a message that may have an alias.
+func (a *aliases) current(o seq.Offset) seq.Offset {
 	if len(a.to) == 0 {
 		return o
 	}

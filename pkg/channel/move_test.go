@@ -139,7 +139,7 @@ func TestMovedMessageIsAnsweredByOldID(t *testing.T) {
 	if got := s.TakenBy(1).Offsets(); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("taken %v, want what its consumer knows", got)
 	}
-	if got := Standing(s, 0); got != 6 {
+	if got := s.View().Current(0); got != 6 {
 		t.Errorf("stands at %d, want 6", got)
 	}
 	if err := s.Touch(0, 1, moveTime, time.Hour, time.Hour); err != nil {
@@ -148,7 +148,7 @@ func TestMovedMessageIsAnsweredByOldID(t *testing.T) {
 	if err := s.Finish(0, 1); err != nil {
 		t.Error(err)
 	}
-	if state, _ := s.StateOf(6); state != Finished {
+	if state, _ := s.View().StateOf(6); state != Finished {
 		t.Errorf("the copy is in state %d", state)
 	}
 	if err := s.Finish(0, 1); !errors.Is(err, failure.NotInFlight) {
@@ -173,7 +173,7 @@ func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 func TestCopyForAnotherChannelIsSkipped(t *testing.T) {
 	s := New(0, false)
 	s.Arrivals().PassOver(1)
-	if c := s.Counts(3); c.Depth != 2 || c.Messages != 2 {
+	if c := s.View().Counts(3); c.Depth != 2 || c.Messages != 2 {
 		t.Errorf("%+v, want 2 of 3 messages", c)
 	}
 	if got := s.Take(moveTime, 1, time.Minute, 9, 3, nil); len(got) != 2 || got[1].Offset != 2 {
@@ -188,11 +188,11 @@ func TestAdvancedMessageStaysReady(t *testing.T) {
 	if err := s.Requeue(0, 1, moveTime, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := DeferralsOf(s).Advance([]seq.Offset{0}); len(got) != 1 {
+	if got := s.Operator().Advance([]seq.Offset{0}); len(got) != 1 {
 		t.Fatalf("advanced %v", got)
 	}
 	s.Arrivals().Move(Copy{From: 0, To: 1, Attempts: 1, Rest: time.Hour}, moveTime)
-	if state, _ := s.StateOf(1); state != Ready {
+	if state, _ := s.View().StateOf(1); state != Ready {
 		t.Errorf("the copy is %v", state)
 	}
 }

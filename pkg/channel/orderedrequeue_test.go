@@ -17,11 +17,11 @@ func TestDelayOfARequeueIsKeptInAnOrderedChannel(t *testing.T) {
 	for name, change := range map[string]func(*State, time.Time) *State{
 		"the same state": func(s *State, _ time.Time) *State { return s },
 		"a restored state": func(s *State, now time.Time) *State {
-			return Restore(s.Position(now, now.UnixNano()), true, now, now.UnixNano())
+			return Restore(s.View().Position(now, now.UnixNano()), true, now, now.UnixNano())
 		},
 		"an order that was altered and altered back": func(s *State, _ time.Time) *State {
 			for _, order := range []policy.Order{policy.Unordered, policy.Strict} {
-				SetOrder(s, order)
+				s.Operator().SetOrder(order)
 			}
 			return s
 		},

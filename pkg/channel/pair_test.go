@@ -161,19 +161,19 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 11:
 		if rng.IntN(5) == 0 {
 			p.note("empty")
-			p.s.Operator().Seek(max(p.end, p.s.Cursor()))
+			p.s.Operator().Seek(max(p.end, p.s.View().Cursor()))
 			p.m.seek(max(p.end, p.m.cursor))
 		}
 	case 12:
 		paused := rng.IntN(3) == 0
 		p.note("pause %v", paused)
-		p.s.SetPaused(paused)
+		p.s.Paused = paused
 		p.m.paused = paused
 		p.hides, p.shown = rng.IntN(2) == 0, p.end
 	case 13:
 		ordered := rng.IntN(3) == 0
 		p.note("ordered %v", ordered)
-		SetOrder(p.s, policy.StrictIf(ordered))
+		p.s.Operator().SetOrder(policy.StrictIf(ordered))
 		p.m.ordered = ordered
 	case 14:
 		return p.restart()
@@ -187,7 +187,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 19:
 		expired := rng.IntN(2) == 0
 		p.note("take back %d, expired %v", o, expired)
-		RetriesOf(p.s).Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7, Expired: expired}, consumer)
+		p.s.Retries().Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7, Expired: expired}, consumer)
 		switch {
 		case !flying || e.consumer != consumer:
 		case expired:
@@ -197,7 +197,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		}
 	case 27:
 		p.note("expire %d", o)
-		RetriesOf(p.s).Expire(o)
+		p.s.Retries().Expire(o)
 		if flying {
 			e.untake()
 			p.m.lapse(o)
@@ -217,7 +217,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 			q.Backoff = policy.Backoff{Min: time.Second, Max: 15 * time.Second}
 		}
 		p.note("policy %+v", q)
-		RetriesOf(p.s).SetPolicy(q)
+		p.s.Operator().SetPolicy(q)
 		p.m.setPolicy(q)
 	}
 	return nil
@@ -235,7 +235,7 @@ func TestStateMatchesModel(t *testing.T) {
 	for history := range 400 {
 		ordered := rng.IntN(4) == 0
 		p := &pair{s: New(3, ordered), m: newModel(3, ordered), now: time.Unix(1000, 0), end: 3, nearby: time.Duration(rng.Int64N(int64(12 * time.Second)))}
-		p.s.nearby = p.nearby
+		p.s.ledger.nearby = p.nearby
 		for range 300 {
 			p.now = p.now.Add(time.Duration(rng.IntN(1000)))
 			err := p.step(rng)

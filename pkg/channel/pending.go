@@ -2,6 +2,7 @@ package channel
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -20,44 +21,56 @@ type Pending struct {
 // pendingBelow returns the unfinished messages below an offset in log order. It returns false
 // if there are more than max, or if some are fresh or held. It takes time proportional to the
 // number of tracked messages.
-func pendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
-	if end > s.cursor {
+func pendingBelow(l *ledger, end seq.Offset, max int) ([]Pending, bool) {
+	if end > l.cursor {
 		return nil, false
 	}
-	left := int64(end) - int64(s.floor)
-	for from, to := range s.done.Ranges() {
+	left := int64(end) - int64(l.floor)
+	for from, to := range l.done.Ranges() {
 		if from >= end {
 			break
 		}
 		left -= int64(min(to, end) - from)
 	}
-	if left > int64(max) || s.held > 0 {
+	if left > int64(max) || l.held > 0 {
 		return nil, false
 	}
 	list := make([]Pending, 0, left)
-	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
-		if m := &s.t.slots[slot]; m.place != free && m.offset < end {
-			list = append(list, pendingOf(s, m))
-		}
-	}
-	if s.t != nil {
-		for d := range s.t.far.All() {
-			if d.Offset < end {
-				list = append(list, Pending{Offset: d.Offset, State: Deferred, Attempts: d.Attempts, Due: s.moment(d.At)})
-			}
+	for m := range unfinished(l) {
+		if m.offset < end {
+			list = append(list, pendingOf(l, m))
 		}
 	}
 	slices.SortFunc(list, func(a, b Pending) int { return cmp.Compare(a.Offset, b.Offset) })
 	return list, true
 }
 
-func pendingOf(s *State, m *message) Pending {
+// unfinished returns the messages that the channel tracks or knows to be deferred for long.
+func unfinished(l *ledger) iter.Seq[*message] {
+	return func(yield func(*message) bool) {
+		if l.t == nil {
+			return
+		}
+		for i := range l.t.slots {
+			if m := &l.t.slots[i]; m.place != free && !yield(m) {
+				return
+			}
+		}
+		for d := range l.t.far.All() {
+			if !yield(&message{offset: d.Offset, due: d.At, attempts: d.Attempts, place: deferred}) {
+				return
+			}
+		}
+	}
+}
+
+func pendingOf(l *ledger, m *message) Pending {
 	p := Pending{Offset: m.offset, Attempts: m.attempts, State: Ready}
 	switch m.place {
 	case inFlight, held:
 		p.State = InFlight
 	case deferred:
-		p.State, p.Due, p.Backoff = Deferred, s.moment(m.due), m.delayed == byBackoff
+		p.State, p.Due, p.Backoff = Deferred, l.moment(m.due), m.delayed == byBackoff
 	case ready, spent, lapsed, barred, free:
 	}
 	return p

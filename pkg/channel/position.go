@@ -12,21 +12,22 @@ import (
 // every tracked message. Held messages count as finished: the position is sent to replicas that
 // must learn of them and must not undo what they already know. wall is the wall clock at now,
 // in ns since 1970, used for due times.
-func (s *State) Position(now time.Time, wall int64) position.Position {
-	p := position.Position{Floor: s.floor}
-	for from, end := range s.done.Ranges() {
+func (v View) Position(now time.Time, wall int64) position.Position {
+	l := v.l
+	p := position.Position{Floor: l.floor}
+	for from, end := range l.done.Ranges() {
 		p.Finished = append(p.Finished, position.Range{From: from, End: end})
 	}
-	if s.t == nil {
+	if l.t == nil {
 		return p
 	}
-	s.align(now, wall)
+	l.align(now, wall)
 	var later []position.Deferral
-	if near := s.deferred - s.t.far.Len(); near > 0 {
+	if near := l.deferred - l.t.far.Len(); near > 0 {
 		later = make([]position.Deferral, 0, near)
 	}
-	for i := range s.t.slots {
-		switch m := &s.t.slots[i]; m.place {
+	for i := range l.t.slots {
+		switch m := &l.t.slots[i]; m.place {
 		case inFlight, ready, spent, lapsed, barred:
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, position.Attempt{Offset: m.offset, Attempts: m.attempts})
@@ -34,17 +35,17 @@ func (s *State) Position(now time.Time, wall int64) position.Position {
 				later = append(later, position.Deferral{Offset: m.offset})
 			}
 		case deferred:
-			later = append(later, deferralOf(s, m))
+			later = append(later, deferralOf(l, m))
 		case held, free:
 		}
 	}
 	slices.SortFunc(p.Attempted, func(a, b position.Attempt) int { return cmp.Compare(a.Offset, b.Offset) })
 	slices.SortFunc(later, func(a, b position.Deferral) int { return cmp.Compare(a.Offset, b.Offset) })
-	p.Deferred = s.t.far.Set(s.wall).Merge(position.NewDeferralSet(later...))
-	if s.held > 0 {
-		for i := range s.t.slots {
-			if s.t.slots[i].place == held {
-				p.Finish(s.t.slots[i].offset)
+	p.Deferred = l.t.far.Set(l.wall).Merge(position.NewDeferralSet(later...))
+	if l.held > 0 {
+		for i := range l.t.slots {
+			if l.t.slots[i].place == held {
+				p.Finish(l.t.slots[i].offset)
 			}
 		}
 	}

@@ -12,79 +12,78 @@ import (
 // need not visit all of it. A State has at most one. Like the State, it is not safe for
 // concurrent use.
 type Recorder struct {
-	state   *State
-	noting  bool
-	offsets []seq.Offset // may have changed since the last call of Changes; possibly twice
-	limit   int          // of offsets; beyond it the whole position is not larger
+	l         *ledger
+	recording bool
+	offsets   []seq.Offset // may have changed since the last call of Changes; possibly twice
+	limit     int          // of offsets; beyond it the whole position is not larger
 }
 
-// minNoted is how many offsets may always be recorded.
-const minNoted = 16
+// minRecorded is how many offsets may always be recorded.
+const minRecorded = 16
 
-// NewRecorder returns the recorder of a state. It records nothing yet.
-func NewRecorder(s *State) *Recorder {
-	s.recorder = &Recorder{state: s}
-	return s.recorder
+// Recorder returns the recorder of a State. The first call creates it; it records nothing yet.
+func (s *State) Recorder() *Recorder {
+	if s.ledger.recorder == nil {
+		s.ledger.recorder = &Recorder{l: &s.ledger}
+	}
+	return s.ledger.recorder
 }
 
 // add adds an offset.
 func (r *Recorder) add(o seq.Offset) {
 	switch {
-	case r == nil || !r.noting:
+	case r == nil || !r.recording:
 	case len(r.offsets) == r.limit:
-		r.stop()
+		r.Restart()
 	default:
 		r.offsets = append(r.offsets, o)
 	}
 }
 
 // Restart makes the next checkpoint visit everything.
-func (r *Recorder) Restart() { r.stop() }
-
-// stop makes the next checkpoint visit everything.
-func (r *Recorder) stop() {
+func (r *Recorder) Restart() {
 	if r != nil {
-		r.noting, r.offsets = false, nil
+		r.recording, r.offsets = false, nil
 	}
 }
 
 // Position returns the position of the state and starts recording changes if it has at least
-// least entries; with fewer, Changes returns false. now and wall are as in State.Position.
+// least entries; with fewer, Changes returns false. now and wall are as in View.Position.
 func (r *Recorder) Position(now time.Time, wall int64, least int) position.Position {
-	p := r.state.Position(now, wall)
-	r.stop()
+	p := View{r.l}.Position(now, wall)
+	r.Restart()
 	if n := p.Len(); n >= least {
-		r.noting, r.limit = true, max(n, minNoted)
+		r.recording, r.limit = true, max(n, minRecorded)
 	}
 	return p
 }
 
-// Notes reports whether Changes would return a change.
-func (r *Recorder) Notes() bool { return r.noting }
+// Recording reports whether Changes would return a change.
+func (r *Recorder) Recording() bool { return r.recording }
 
 // Changes returns the changes since the last call of Position or Changes, in time proportional
 // to them. It returns false if they are unknown or not smaller than the whole position, for
 // example after a wall clock change.
 func (r *Recorder) Changes(now time.Time, wall int64) (position.Change, bool) {
-	if r.state.align(now, wall) {
-		r.stop()
+	if r.l.align(now, wall) {
+		r.Restart()
 	}
-	if !r.noting {
+	if !r.recording {
 		return position.Change{}, false
 	}
-	s, noted := r.state, r.offsets
-	r.offsets = noted[:0]
-	if s.t != nil {
-		r.limit = max(r.limit, s.t.index.used+s.t.far.Len())
+	l, changed := r.l, r.offsets
+	r.offsets = changed[:0]
+	if l.t != nil {
+		r.limit = max(r.limit, l.t.index.used+l.t.far.Len())
 	}
-	slices.Sort(noted)
-	c := position.Change{Position: position.Position{Floor: s.floor}}
-	w := describer{r: r, into: &c}
-	if s.t != nil {
-		w.far = s.t.far.Reader()
+	slices.Sort(changed)
+	c := position.Change{Position: position.Position{Floor: l.floor}}
+	w := describer{l: l, into: &c}
+	if l.t != nil {
+		w.far = l.t.far.Reader()
 	}
-	for _, o := range slices.Compact(noted) {
-		if o >= s.floor {
+	for _, o := range slices.Compact(changed) {
+		if o >= l.floor {
 			w.describe(o)
 		}
 	}
@@ -95,7 +94,7 @@ func (r *Recorder) Changes(now time.Time, wall int64) (position.Change, bool) {
 
 // describer records the state of offsets, in order, in a change.
 type describer struct {
-	r        *Recorder
+	l        *ledger
 	into     *position.Change
 	far      position.QueueReader
 	deferred position.Packer
@@ -103,7 +102,7 @@ type describer struct {
 
 // describe adds an offset at or above the floor to the change, after the others.
 func (w *describer) describe(o seq.Offset) {
-	l, c, into := w.r.state, w.into, &w.into.Unmarked
+	l, c, into := w.l, w.into, &w.into.Unmarked
 	if l.done.Contains(o) {
 		into = &c.Finished
 	} else if d, ok := w.far.Find(o); ok {

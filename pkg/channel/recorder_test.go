@@ -25,7 +25,7 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		return 0, false
 	}
 	*now = now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
-	end := s.Cursor() + seq.Offset(r.IntN(5))
+	end := s.View().Cursor() + seq.Offset(r.IntN(5))
 	switch o, ok := seq.Offset(0), false; r.IntN(14) {
 	case 0, 1, 2:
 		for _, d := range s.Take(*now, 1, time.Minute, r.IntN(8), end, nil) {
@@ -47,7 +47,7 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		if o, ok = pick(); ok {
 			s.Defer(o, *now, time.Second)
 		} else {
-			s.Defer(s.Cursor()+seq.Offset(r.IntN(4)), *now, time.Second)
+			s.Defer(s.View().Cursor()+seq.Offset(r.IntN(4)), *now, time.Second)
 		}
 	case 9:
 		s.Expire(*now, nil)
@@ -57,24 +57,24 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		}
 	case 11:
 		if r.IntN(20) == 0 {
-			s.Operator().Skip(s.Floor()+seq.Offset(r.IntN(3)), s.Floor()+seq.Offset(r.IntN(9)))
+			s.Operator().Skip(s.View().Floor()+seq.Offset(r.IntN(3)), s.View().Floor()+seq.Offset(r.IntN(9)))
 		}
 		if r.IntN(20) == 0 {
-			s.Operator().Finish(s.Floor() + seq.Offset(r.IntN(9)))
+			s.Operator().Finish(s.View().Floor() + seq.Offset(r.IntN(9)))
 		}
 	case 12:
 		if r.IntN(9) == 0 {
-			DeferralsOf(s).Advance(DeferralsOf(s).In(Window{Until: now.Add(time.Second)}))
+			s.Operator().Advance(s.View().Deferrals().In(Window{Until: now.Add(time.Second)}))
 		}
 		if r.IntN(20) == 0 {
-			DeferralsOf(s).Cancel(DeferralsOf(s).In(Window{Until: now.Add(time.Second)}))
+			s.Operator().Cancel(s.View().Deferrals().In(Window{Until: now.Add(time.Second)}))
 		}
 		if r.IntN(20) == 0 {
-			s.AdvanceTo(s.Floor() + seq.Offset(r.IntN(3)))
+			s.AdvanceTo(s.View().Floor() + seq.Offset(r.IntN(3)))
 		}
 	case 13:
 		if r.IntN(200) == 0 {
-			s.Operator().Seek(seq.Offset(r.IntN(int(s.Cursor()) + 1)))
+			s.Operator().Seek(seq.Offset(r.IntN(int(s.View().Cursor()) + 1)))
 			clear(flying)
 		}
 	}
@@ -87,7 +87,7 @@ func TestChangesAddUpToThePosition(t *testing.T) {
 	wholes, parts := 0, 0
 	for range 30 {
 		s, now, flying := New(5, false), time.Unix(1700000000, 0), map[seq.Offset]bool{}
-		rec := NewRecorder(s)
+		rec := s.Recorder()
 		kept, pending := rec.Position(now, now.UnixNano(), 0), position.Changes{}
 		single := kept
 		for range 2000 {
@@ -109,7 +109,7 @@ func TestChangesAddUpToThePosition(t *testing.T) {
 				kept, pending = rec.Position(now, now.UnixNano(), 0), position.Changes{}
 				single = kept
 			}
-			want := s.Position(now, now.UnixNano())
+			want := s.View().Position(now, now.UnixNano())
 			if diff := cmp.Diff(want, single); diff != "" {
 				t.Fatalf("the changes lead to another position: %s", diff)
 			}
@@ -135,9 +135,9 @@ func TestFewChangesOfALargePositionAreSmall(t *testing.T) {
 			}
 		}
 	}
-	rec := NewRecorder(s)
-	if p := rec.Position(now, now.UnixNano(), 1000); p.Deferred.Len() != 100_000 || !rec.Notes() {
-		t.Fatal(p.Deferred.Len(), rec.Notes())
+	rec := s.Recorder()
+	if p := rec.Position(now, now.UnixNano(), 1000); p.Deferred.Len() != 100_000 || !rec.Recording() {
+		t.Fatal(p.Deferred.Len(), rec.Recording())
 	}
 	for _, d := range s.Take(now, 1, time.Minute, 10, 1<<20, nil) {
 		_ = s.Requeue(d.Offset, 1, now, time.Hour)
@@ -146,7 +146,7 @@ func TestFewChangesOfALargePositionAreSmall(t *testing.T) {
 	if !ok || c.Deferred.Len() != 10 || c.Len() != 10 {
 		t.Errorf("%v, %d entries", ok, c.Len())
 	}
-	if rec.Position(now, now.UnixNano(), 1<<20); rec.Notes() {
+	if rec.Position(now, now.UnixNano(), 1<<20); rec.Recording() {
 		t.Error("a position with fewer entries than asked for is recorded")
 	}
 }
@@ -185,7 +185,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		p.Deferred = position.NewDeferralSet(deferred...)
 		slices.SortFunc(p.Attempted, func(a, b position.Attempt) int { return int(a.Offset) - int(b.Offset) })
-		if diff := cmp.Diff(p, s.Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(p, s.View().Position(now, 0), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/policy"
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -14,8 +13,8 @@ import (
 // that this delays. A message has no place when its methods are called.
 type retries struct {
 	policy    policy.Policy // effective
-	spent     int           // number of exhausted messages
-	lapsed    int           // number of expired messages
+	spent     int32         // number of exhausted messages
+	lapsed    int32         // number of expired messages
 	waiting   int           // number of messages deferred by the backoff
 	backedOff uint64        // total number of backoffs
 }
@@ -64,59 +63,35 @@ func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
 	r.lapsed++
 }
 
-// Retries is how often a State redelivers a message, with its exhausted messages. It is a view of
-// the State; like the State it is not safe for concurrent use.
-type Retries struct{ state *State }
+// Retries is how often a State redelivers a message, with its exhausted messages. Like the State it
+// is not safe for concurrent use.
+type Retries struct{ l *ledger }
 
-// RetriesOf returns the view of a State.
-func RetriesOf(s *State) Retries { return Retries{s} }
+// Retries returns the view.
+func (s *State) Retries() Retries { return Retries{&s.ledger} }
 
 // Policy returns the effective policy of the channel.
-func (r Retries) Policy() policy.Policy { return r.state.retries.policy }
-
-// SetPolicy changes the effective policy. Messages that it permits to redeliver become ready,
-// and those that it no longer permits are withheld, both in log order. It visits every tracked
-// message if the number of attempts changes.
-func (r Retries) SetPolicy(p policy.Policy) {
-	s := r.state
-	was := s.retries.policy
-	s.retries.policy = p
-	if was.MaxAttempts == p.MaxAttempts || s.t == nil {
-		return
-	}
-	drawWhere(&s.ledger, 0, seq.MaxOffset+1, func(d position.Deferral) bool { return p.Exhausts(d.Attempts) })
-	for slot := 1; slot < len(s.t.slots); slot++ {
-		m := &s.t.slots[slot]
-		held := m.place == spent
-		waits := m.place == ready || m.place == deferred || m.place == barred
-		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
-			m.owner = -1 // its consumer is no longer known
-			s.fall(int32(slot))
-		}
-	}
-	promoteFallen(&s.ledger)
-	s.revision++
-}
+func (r Retries) Policy() policy.Policy { return r.l.retries.policy }
 
 // Park is the first step of a requeue in a channel whose attempts must be stored on other
 // replicas before the next delivery: the message leaves the consumer and is deferred until
 // Resume, or for timeout. A message that used up its attempts is treated as by Requeue.
 func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time.Duration) error {
-	s := r.state
-	slot, err := s.owned(o, consumer)
+	l := r.l
+	slot, err := l.owned(o, consumer)
 	if err != nil {
 		return err
 	}
-	m := &s.t.slots[slot]
-	s.requeued++
-	s.revision++
-	s.leave(slot)
-	if s.retries.spend(s.t, slot) {
+	m := &l.t.slots[slot]
+	l.requeued++
+	l.revision++
+	l.leave(slot)
+	if l.retries.spend(l.t, slot) {
 		return nil
 	}
-	nanos := s.nanos(now)
-	s.t.intoDeferred(slot, nanos, addTime(nanos, timeout))
-	s.deferred++
+	nanos := l.nanos(now)
+	l.t.intoDeferred(slot, nanos, addTime(nanos, timeout))
+	l.deferred++
 	m.delayed = byNote
 	return nil
 }
@@ -124,50 +99,50 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 // Resume ends the Park at a time: the message is requeued with a delay. A message that is no longer
 // parked, or was parked again since, is ignored.
 func (r Retries) Resume(o seq.Offset, parked, now time.Time, delay time.Duration) {
-	s := r.state
-	slot, ok := s.slotOf(o)
-	if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed != byNote || s.t.slots[slot].taken != s.nanos(parked) {
+	l := r.l
+	slot, ok := l.slotOf(o)
+	if !ok || l.t.slots[slot].place != deferred || l.t.slots[slot].delayed != byNote || l.t.slots[slot].taken != l.nanos(parked) {
 		return
 	}
-	s.revision++
-	nanos := s.nanos(now)
-	if delay <= 0 && s.retries.delay(&s.t.slots[slot]) == 0 {
-		s.promote(nanos)
+	l.revision++
+	nanos := l.nanos(now)
+	if delay <= 0 && l.retries.delay(&l.t.slots[slot]) == 0 {
+		l.promote(nanos)
 	}
-	if s.t.slots[slot].place != deferred {
+	if l.t.slots[slot].place != deferred {
 		return // its deferral ended
 	}
-	s.leave(slot)
-	again(s, slot, nanos, delay)
+	l.leave(slot)
+	again(l, slot, nanos, delay)
 }
 
 // Disposable reports whether Take would return something: exhausted messages, if they do not block,
 // and expired ones.
 func (r Retries) Disposable() bool {
-	at := &r.state.retries
+	at := &r.l.retries
 	return at.lapsed > 0 || at.spent > 0 && at.policy.OnExhausted != policy.Block
 }
 
 // Expire marks a taken message as expired: it is not sent, which does not count as a delivery, and
 // waits for Take. An offset that is not in flight is ignored.
 func (r Retries) Expire(o seq.Offset) {
-	s := r.state
-	slot, ok := s.flying(o)
+	l := r.l
+	slot, ok := l.flying(o)
 	if !ok {
 		return
 	}
-	s.untake(slot)
-	s.retries.lapse(s.t, slot, 0)
+	l.untake(slot)
+	l.retries.lapse(l.t, slot, 0)
 }
 
 // Outlived records that a taken message has expired, and reports whether that is new: it may be
 // taken again before it is finished.
 func (r Retries) Outlived(o seq.Offset) bool {
-	slot, ok := r.state.flying(o)
-	if !ok || r.state.t.slots[slot].delayed == outlived {
+	slot, ok := r.l.flying(o)
+	if !ok || r.l.t.slots[slot].delayed == outlived {
 		return false
 	}
-	r.state.t.slots[slot].delayed = outlived
+	r.l.t.slots[slot].delayed = outlived
 	return true
 }
 
@@ -183,19 +158,19 @@ type Spent struct {
 // finishes them or calls Keep. This does not count as a delivery. Take also works on a paused
 // channel.
 func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
-	s := r.state
+	l := r.l
 	if !r.Disposable() || max <= 0 {
 		return out
 	}
-	nanos, owner := s.nanos(now), s.t.consumerOf(consumer)
+	nanos, owner := l.nanos(now), l.t.consumerOf(consumer)
 	for ; max > 0 && r.Disposable(); max-- {
-		slot, expired := s.retries.longest(s.t)
-		m := &s.t.slots[slot]
+		slot, expired := l.retries.longest(l.t)
+		m := &l.t.slots[slot]
 		last := uint64(m.taken) //nolint:gosec // what it was made of
-		s.leave(slot)
-		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
-		takenOut(&s.ledger, slot)
-		s.inFlight++
+		l.leave(slot)
+		l.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
+		takenOut(l, slot)
+		l.inFlight++
 		out = append(out, Spent{Delivery{m.offset, m.attempts}, last, expired})
 	}
 	return out
@@ -216,12 +191,12 @@ func (r *retries) longest(t *tracked) (slot int32, lapsed bool) {
 
 // First returns the first exhausted message in log order.
 func (r Retries) First() (o seq.Offset, ok bool) {
-	s := r.state
-	if s.retries.spent == 0 {
+	l := r.l
+	if l.retries.spent == 0 {
 		return 0, false
 	}
-	for slot := s.t.spent.head; slot != 0; slot = s.t.slots[slot].next {
-		if at := s.t.slots[slot].offset; !ok || at < o {
+	for slot := l.t.spent.head; slot != 0; slot = l.t.slots[slot].next {
+		if at := l.t.slots[slot].offset; !ok || at < o {
 			o, ok = at, true
 		}
 	}
@@ -231,36 +206,36 @@ func (r Retries) First() (o seq.Offset, ok bool) {
 // Keep returns a message from Take to its previous state. A message that the consumer no longer
 // has is ignored.
 func (r Retries) Keep(x Spent, consumer uint64) {
-	s := r.state
-	slot, err := s.owned(x.Offset, consumer)
+	l := r.l
+	slot, err := l.owned(x.Offset, consumer)
 	if err != nil {
 		return
 	}
-	s.leave(slot)
-	s.revision++
+	l.leave(slot)
+	l.revision++
 	if x.Expired {
-		s.retries.lapse(s.t, slot, x.Consumer)
+		l.retries.lapse(l.t, slot, x.Consumer)
 		return
 	}
-	s.enqueue(slot)
-	if m := &s.t.slots[slot]; m.place == spent {
+	l.enqueue(slot)
+	if m := &l.t.slots[slot]; m.place == spent {
 		m.taken = int64(x.Consumer) //nolint:gosec // what it was made of
 	}
 }
 
 // again returns a failed message without a place to where it waits for its next delivery.
-func again(s *State, slot int32, now int64, delay time.Duration) {
-	m := &s.t.slots[slot]
-	backoff := s.retries.delay(m)
+func again(l *ledger, slot int32, now int64, delay time.Duration) {
+	m := &l.t.slots[slot]
+	backoff := l.retries.delay(m)
 	switch {
-	case delay <= 0 && backoff == 0 || s.retries.exhausts(m.attempts):
-		s.enqueue(slot)
+	case delay <= 0 && backoff == 0 || l.retries.exhausts(m.attempts):
+		l.enqueue(slot)
 	case backoff > delay:
-		s.t.intoDeferred(slot, now, addTime(now, backoff))
-		s.deferred++
-		s.retries.backOff(s.t, slot)
+		l.t.intoDeferred(slot, now, addTime(now, backoff))
+		l.deferred++
+		l.retries.backOff(l.t, slot)
 	default:
-		putOff(s, slot, now, addTime(now, delay))
+		putOff(l, slot, now, addTime(now, delay))
 	}
 }
 

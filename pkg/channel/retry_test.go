@@ -13,8 +13,8 @@ import (
 func TestOldestExhaustedOrExpiredIsTakenFirst(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
-	r := RetriesOf(s)
-	r.SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.DeadLetter, OnExpired: policy.DeadLetter})
+	r := s.Retries()
+	s.Operator().SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.DeadLetter, OnExpired: policy.DeadLetter})
 	s.Take(now, 1, time.Hour, 6, 6, nil)
 	for o := range seq.Offset(6) {
 		if o%2 == 0 {
@@ -36,7 +36,7 @@ func TestOldestExhaustedOrExpiredIsTakenFirst(t *testing.T) {
 func TestMessageExpiresOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
-	r := RetriesOf(s)
+	r := s.Retries()
 	if r.Outlived(0) {
 		t.Error("a message that is not taken has lived too long")
 	}
@@ -45,7 +45,7 @@ func TestMessageExpiresOnce(t *testing.T) {
 		if first := r.Outlived(0); first != (i == 0) {
 			t.Errorf("take %d: new is %v", i, first)
 		}
-		if DeferralsOf(s).Advanced(0) {
+		if s.View().Deferrals().Advanced(0) {
 			t.Error("advanced")
 		}
 		s.UndoTake(0)
@@ -57,7 +57,7 @@ func TestMessageExpiresOnce(t *testing.T) {
 func TestLateResumeDoesNotEndLaterPark(t *testing.T) {
 	start := time.Unix(1000, 0)
 	s := New(0, false)
-	r := RetriesOf(s)
+	r := s.Retries()
 	park := func(now time.Time) {
 		s.Expire(now, nil)
 		if got := s.Take(now, 1, time.Hour, 1, 1, nil); len(got) != 1 {
@@ -71,11 +71,11 @@ func TestLateResumeDoesNotEndLaterPark(t *testing.T) {
 	park(start)
 	park(again)
 	r.Resume(0, start, again, 0)
-	if state, _ := s.StateOf(0); state != Deferred {
+	if state, _ := s.View().StateOf(0); state != Deferred {
 		t.Errorf("after the first requeue was recorded: %v", state)
 	}
 	r.Resume(0, again, again, 0)
-	if state, _ := s.StateOf(0); state != Ready {
+	if state, _ := s.View().StateOf(0); state != Ready {
 		t.Errorf("after the second requeue was recorded: %v", state)
 	}
 }

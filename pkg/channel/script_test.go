@@ -85,7 +85,7 @@ func (r *script) run(words []string) (string, error) {
 	case "tick":
 		return r.tick(d), nil
 	case "restart":
-		r.s = Restore(r.s.Position(r.now, r.now.UnixNano()), r.s.ordered, r.now, r.now.UnixNano())
+		r.s = Restore(r.s.View().Position(r.now, r.now.UnixNano()), r.s.ledger.ordered, r.now, r.now.UnixNano())
 	case "show":
 		return r.show(), nil
 	case "leave":
@@ -109,11 +109,11 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	case "seek":
 		r.s.Operator().Seek(n)
 	case "empty":
-		r.s.Operator().Seek(max(r.end, r.s.Cursor()))
+		r.s.Operator().Seek(max(r.end, r.s.View().Cursor()))
 	case "pause":
-		r.s.SetPaused(on)
+		r.s.Paused = on
 	case "ordered":
-		SetOrder(r.s, policy.StrictIf(on))
+		r.s.Operator().SetOrder(policy.StrictIf(on))
 	default:
 		return fmt.Errorf("unknown command %q", command)
 	}
@@ -130,11 +130,11 @@ func (r *script) tick(d time.Duration) string {
 			break
 		}
 		r.now = at
-		before := r.s.deferred
+		before := r.s.ledger.deferred
 		r.s.Expire(at, func(consumer uint64, o seq.Offset) {
 			parts = append(parts, fmt.Sprintf("%v: %d of c%d timed out", at.Sub(time.Unix(0, 0)), o, consumer))
 		})
-		if due := before - r.s.deferred; due > 0 {
+		if due := before - r.s.ledger.deferred; due > 0 {
 			parts = append(parts, fmt.Sprintf("%v: %d due", at.Sub(time.Unix(0, 0)), due))
 		}
 	}
@@ -142,9 +142,9 @@ func (r *script) tick(d time.Duration) string {
 }
 
 func (r *script) show() string {
-	c := r.s.Counts(r.end)
-	text := fmt.Sprintf("floor %d cursor %d depth %d in flight %d deferred %d", r.s.Floor(), r.s.Cursor(), c.Depth, c.InFlight, c.Deferred)
-	for from, end := range r.s.done.Ranges() {
+	c := r.s.View().Counts(r.end)
+	text := fmt.Sprintf("floor %d cursor %d depth %d in flight %d deferred %d", r.s.View().Floor(), r.s.View().Cursor(), c.Depth, c.InFlight, c.Deferred)
+	for from, end := range r.s.ledger.done.Ranges() {
 		text += fmt.Sprintf(" [%d,%d)", from, end)
 	}
 	return text

@@ -15,12 +15,12 @@ func TestSkipLeavesHeldMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Operator().Skip(0, 3)
-	if s.Holds().Len() != 1 || s.Floor() != 0 {
-		t.Fatalf("%d held, floor %d", s.Holds().Len(), s.Floor())
+	if s.Holds().Len() != 1 || s.View().Floor() != 0 {
+		t.Fatalf("%d held, floor %d", s.Holds().Len(), s.View().Floor())
 	}
 	s.Holds().Confirm(0)
-	if s.Floor() != 3 {
-		t.Errorf("floor %d, want 3", s.Floor())
+	if s.View().Floor() != 3 {
+		t.Errorf("floor %d, want 3", s.View().Floor())
 	}
 }
 
@@ -30,7 +30,7 @@ func TestSkipLeavesInFlight(t *testing.T) {
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
 	s.Defer(6, now, time.Hour)
 	s.Operator().Skip(1, 8)
-	if got := s.Counts(10); got.Depth != 2 || got.InFlight != 2 || got.Deferred != 0 {
+	if got := s.View().Counts(10); got.Depth != 2 || got.InFlight != 2 || got.Deferred != 0 {
 		t.Fatalf("counts %+v; want 2 waiting, 2 in flight", got)
 	}
 	for _, o := range []seq.Offset{0, 1} {
@@ -38,8 +38,8 @@ func TestSkipLeavesInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.Floor() != 8 || s.Cursor() != 8 {
-		t.Errorf("floor %d, cursor %d; want 8, 8", s.Floor(), s.Cursor())
+	if s.View().Floor() != 8 || s.View().Cursor() != 8 {
+		t.Errorf("floor %d, cursor %d; want 8, 8", s.View().Floor(), s.View().Cursor())
 	}
 	if d := s.Take(now, 1, time.Minute, 9, 10, nil); len(d) != 2 || d[0].Offset != 8 {
 		t.Errorf("delivered %v after the skip", d)

@@ -18,12 +18,13 @@ const (
 // log's start, and the channel has reached all of them. An ordered channel has none, nor has one
 // with a message that will be ready at once. In a channel that orders by key, messages with a key
 // do not count.
-func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
-	if s.ordered || end <= s.floor {
+func (v View) Stragglers(logStart, end seq.Offset, now time.Time) []Pending {
+	l := v.l
+	if l.ordered || end <= l.floor {
 		return nil
 	}
 	most := min(maxStragglers, max(1, int64(end-logStart)/maxStragglerShare))
-	list, all := pendingBelow(s, end, int(most))
+	list, all := pendingBelow(l, end, int(most))
 	if !all {
 		return nil
 	}
@@ -32,5 +33,5 @@ func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
 			return nil
 		}
 	}
-	return slices.DeleteFunc(list, func(m Pending) bool { return KeyedOf(s).Binds(m.Offset) })
+	return slices.DeleteFunc(list, func(m Pending) bool { return Keyed{l}.Binds(m.Offset) })
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Taken is the set of messages in flight with a consumer. It is a view of a State; like the State
-// it is not safe for concurrent use.
+// Taken is the set of messages in flight with a consumer. Like the State it is not safe for
+// concurrent use.
 type Taken struct {
-	state    *State
+	l        *ledger
 	consumer uint64
 }
 
 // TakenBy returns the messages in flight with a consumer.
-func (s *State) TakenBy(consumer uint64) Taken { return Taken{s, consumer} }
+func (s *State) TakenBy(consumer uint64) Taken { return Taken{&s.ledger, consumer} }
 
 // Len returns their number.
 func (k Taken) Len() int {
@@ -31,9 +31,9 @@ func (k Taken) Offsets() []seq.Offset {
 		return nil
 	}
 	var all []seq.Offset
-	slots := k.state.t.slots
+	slots := k.l.t.slots
 	for slot := c.mine.head; slot != 0; slot = slots[slot].next {
-		all = append(all, k.state.t.names.name(slots[slot].offset))
+		all = append(all, k.l.t.names.name(slots[slot].offset))
 	}
 	return all
 }
@@ -44,40 +44,40 @@ func (k Taken) First(now time.Time) (o seq.Offset, held time.Duration, some bool
 	if c == nil || c.mine.head == 0 {
 		return 0, 0, false
 	}
-	m := &k.state.t.slots[c.mine.head]
-	return m.offset, time.Duration(k.state.nanos(now) - m.taken), true
+	m := &k.l.t.slots[c.mine.head]
+	return m.offset, time.Duration(k.l.nanos(now) - m.taken), true
 }
 
 // Disconnect removes the consumer. Its messages in flight become ready at once, in delivery order;
 // it returns their number.
 func (k Taken) Disconnect() int {
-	s := k.state
-	if s.t == nil {
+	l := k.l
+	if l.t == nil {
 		return 0
 	}
-	i, ok := s.t.byID[k.consumer]
+	i, ok := l.t.byID[k.consumer]
 	if !ok {
 		return 0
 	}
-	n := s.t.consumers[i].count
-	for slot := s.t.consumers[i].mine.head; slot != 0; slot = s.t.consumers[i].mine.head {
-		s.leave(slot)
-		s.enqueue(slot)
+	n := l.t.consumers[i].count
+	for slot := l.t.consumers[i].mine.head; slot != 0; slot = l.t.consumers[i].mine.head {
+		l.leave(slot)
+		l.enqueue(slot)
 	}
-	s.t.forget(i)
+	l.t.forget(i)
 	if n > 0 {
-		s.revision++
+		l.revision++
 	}
 	return n
 }
 
 func (k Taken) find() *consumer {
-	if k.state.t == nil {
+	if k.l.t == nil {
 		return nil
 	}
-	i, ok := k.state.t.byID[k.consumer]
+	i, ok := k.l.t.byID[k.consumer]
 	if !ok {
 		return nil
 	}
-	return &k.state.t.consumers[i]
+	return &k.l.t.consumers[i]
 }

@@ -85,6 +85,14 @@ func newTracked() *tracked {
 	return t
 }
 
+// find returns the slot of an offset, if it is tracked. t may be nil.
+func (t *tracked) find(o seq.Offset) (int32, bool) {
+	if t == nil {
+		return 0, false
+	}
+	return t.index.get(o)
+}
+
 // reserve makes room for further messages.
 func (t *tracked) reserve(messages int) {
 	t.slots = slices.Grow(t.slots, messages)

@@ -1,63 +1,62 @@
 package channel
 
 import (
-	"time"
-
 	"github.com/brokerd/brokerd/pkg/flow"
-	"github.com/brokerd/brokerd/pkg/keyorder"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// AdvanceTo finishes everything below logStart, the start of the log. It visits every tracked
-// message if the floor moves.
-func (s *State) AdvanceTo(logStart seq.Offset) {
-	if logStart <= s.floor {
-		return
-	}
-	s.revision++
-	if s.t != nil {
-		for slot := 1; slot < len(s.t.slots); slot++ {
-			if m := &s.t.slots[slot]; m.place != free && m.offset < logStart {
-				s.forget(int32(slot))
-			}
-		}
-		s.deferred -= s.t.far.DropBelow(logStart)
-	}
-	s.floor = logStart
-	if s.cursor < logStart {
-		s.cursor = logStart
-	}
-	s.done.DropBelow(logStart)
-	s.advanceFloor()
-}
+// View is what can be read of a State, which it does not change. Like the State it is not safe for
+// concurrent use.
+type View struct{ l *ledger }
 
-// Seek moves the channel to an offset, back or forward. The state of all messages is dropped: all
-// messages from there on are delivered again, and answers to older deliveries fail with
-// failure.NotInFlight.
-func (x Operator) Seek(o seq.Offset) {
-	s := x.s
-	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
-	s.recorder.stop()
-	if s.keyed != nil {
-		s.keyed = newKeyed(o, keyorder.DefaultLimits())
-	}
-	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
-	s.retries.spent, s.retries.lapsed, s.retries.waiting = 0, 0, 0
-	s.freshTurn = false
-	s.revision++
-}
+// View returns the view.
+func (s *State) View() View { return View{&s.ledger} }
 
 // Floor returns the channel's confirmed position: everything below is finished.
-func (s *State) Floor() seq.Offset { return s.floor }
+func (v View) Floor() seq.Offset { return v.l.floor }
 
-// Unfinished returns the first offset, from a given one on, that is not finished.
-func Unfinished(s *State, from seq.Offset) seq.Offset { return s.done.NextAbsent(max(from, s.floor)) }
+// NextUnfinished returns the first offset, from a given one on, that is not finished.
+func (v View) NextUnfinished(from seq.Offset) seq.Offset {
+	return v.l.done.NextAbsent(max(from, v.l.floor))
+}
 
 // Cursor returns the offset at which fresh messages start. It is at or above the floor.
-func (s *State) Cursor() seq.Offset { return s.cursor }
+func (v View) Cursor() seq.Offset { return v.l.cursor }
 
 // Changed returns a number that grows with each change that a checkpoint must store.
-func (s *State) Changed() uint64 { return s.revision }
+func (v View) Changed() uint64 { return v.l.revision }
+
+// Order returns the delivery order of the channel.
+func (v View) Order() policy.Order {
+	switch {
+	case v.l.keyed != nil:
+		return policy.ByKey
+	case v.l.ordered:
+		return policy.Strict
+	}
+	return policy.Unordered
+}
+
+// Confirms reports whether a message is ordered: its finish counts only once other replicas know
+// it, and it keeps its offset. In a channel ordered by key, messages without a key are not ordered.
+func (v View) Confirms(o seq.Offset) bool {
+	if v.l.keyed == nil {
+		return v.l.ordered
+	}
+	return Keyed(v).Binds(o)
+}
+
+// Current returns the current offset of a message that a consumer knows by an offset.
+func (v View) Current(o seq.Offset) seq.Offset {
+	if v.l.t == nil {
+		return o
+	}
+	return v.l.t.names.current(o)
+}
+
+// InFlight returns how many messages are in flight, held ones included.
+func (v View) InFlight() int { return v.l.inFlight }
 
 // Counts are a channel's statistics. The unsigned ones only grow.
 type Counts struct {
@@ -80,19 +79,20 @@ type Counts struct {
 func (c Counts) Totals() flow.Totals { return flow.Totals{In: c.Messages, Out: c.Finished} }
 
 // Counts returns the channel's statistics at a committed end.
-func (s *State) Counts(end seq.Offset) Counts {
+func (v View) Counts(end seq.Offset) Counts {
+	l := v.l
 	c := Counts{
-		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
-		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
-		Exhausted: int64(s.retries.spent), Lapsed: int64(s.retries.lapsed), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
-		Barred: int64(KeyedOf(s).Barred()),
+		InFlight: int64(l.inFlight), Deferred: int64(l.deferred),
+		Delivered: l.delivered, Finished: l.finished, Requeued: l.requeued, TimedOut: l.timedOut,
+		Exhausted: int64(l.retries.spent), Lapsed: int64(l.retries.lapsed), Waiting: int64(l.retries.waiting), BackedOff: l.retries.backedOff,
+		Barred: int64(barredBy(l)),
 	}
-	if end > s.floor {
-		unfinished := int64(end-s.floor) - int64(s.done.Len())
-		c.Depth = max(0, unfinished-c.InFlight-c.Deferred+hidden(&s.ledger, end))
+	if end > l.floor {
+		unfinished := int64(end-l.floor) - int64(l.done.Len())
+		c.Depth = max(0, unfinished-c.InFlight-c.Deferred+hidden(l, end))
 	}
-	if end > s.base {
-		c.Messages = uint64(end - s.base)
+	if end > l.base {
+		c.Messages = uint64(end - l.base)
 	}
 	return c
 }
@@ -116,21 +116,19 @@ func (m MessageState) String() string {
 
 // StateOf returns the state of the message at an offset, and its number of deliveries. The attempts
 // of a finished message are not kept: 0.
-func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
-	if o < s.floor || s.done.Contains(o) {
+func (v View) StateOf(o seq.Offset) (MessageState, uint16) {
+	l := v.l
+	if o < l.floor || l.done.Contains(o) {
 		return Finished, 0
 	}
-	if s.t == nil {
-		return Ready, 0
-	}
-	if d, far := farAt(&s.ledger, o); far {
+	if d, far := farAt(l, o); far {
 		return Deferred, d.Attempts
 	}
-	slot, ok := s.t.index.get(o)
+	slot, ok := l.t.find(o)
 	if !ok {
 		return Ready, 0
 	}
-	m := &s.t.slots[slot]
+	m := &l.t.slots[slot]
 	switch m.place {
 	case inFlight, held:
 		return InFlight, m.attempts
@@ -141,43 +139,4 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	case ready, barred, free:
 	}
 	return Ready, m.attempts
-}
-
-// HasReady reports whether Take would return a message.
-func (s *State) HasReady(now time.Time, end seq.Offset) bool {
-	if s.paused {
-		return false
-	}
-	s.promote(s.nanos(now))
-	if s.keyed != nil {
-		_, some := s.firstReady(end)
-		return some && !fenced(&s.ledger) || KeyedOf(s).open(end)
-	}
-	if !s.ordered {
-		_, repeated := s.firstReady(end)
-		return repeated || s.skip(end)
-	}
-	if s.inFlight > 0 || s.floor >= end {
-		return false
-	}
-	if s.t != nil {
-		if slot, ok := s.t.index.get(s.floor); ok {
-			return s.t.slots[slot].place == ready
-		}
-	}
-	return true
-}
-
-// Trim releases unused memory if nothing is tracked. Use it for channels that have been idle
-// for a while.
-func (s *State) Trim() {
-	if s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.lapsed+KeyedOf(s).Barred() == 0 {
-		s.t = nil
-		if s.keyed != nil {
-			s.keyed.lines = keyorder.New(keyorder.DefaultLimits())
-		}
-	}
-	if s.done.Empty() {
-		s.done = seq.Set{}
-	}
 }

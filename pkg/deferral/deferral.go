@@ -56,7 +56,7 @@ func List(p *topic.Partition, c *topic.Channel, page channel.DeferredPage) Page 
 	page.Max = min(max(page.Max, 0), MaxPage)
 	var pending []channel.Pending
 	var out Page
-	c.Look(func(s *channel.State) { pending, out.Total = channel.DeferralsOf(s).List(page) })
+	c.Look(func(v channel.View) { pending, out.Total = v.Deferrals().List(page) })
 	out.Messages = make([]Message, len(pending))
 	for i, m := range pending {
 		out.Messages[i] = Message{Offset: m.Offset, Due: m.Due, Attempts: m.Attempts, Why: whyOf(m), Bytes: -1}
@@ -126,28 +126,25 @@ type Done struct {
 // Apply changes deferred messages of a channel; with dry it only counts them. After an error, the
 // changes made so far remain and are counted: another call continues with the rest.
 func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb, of Selection, dry bool) (d Done, err error) {
-	act := channel.Deferrals.Cancel
+	act := channel.Operator.Cancel
 	switch {
-	case dry:
-		act = deferredOf
 	case verb == Advance:
-		act = channel.Deferrals.Advance
+		act = channel.Operator.Advance
 	case verb != Cancel:
 		return d, fmt.Errorf("%w: %q", ErrUnknownVerb, verb)
 	}
 	offsets := of.Offsets
 	if len(offsets) == 0 {
-		c.Look(func(s *channel.State) { offsets = channel.DeferralsOf(s).In(of.Window) })
+		c.Look(func(v channel.View) { offsets = v.Deferrals().In(of.Window) })
 	}
 	for some := range slices.Chunk(offsets, atOnce) {
 		if err := ctx.Err(); err != nil {
 			return d, fmt.Errorf("%s deferred messages: failed after %d: %w", verb, d.Count, context.Cause(ctx))
 		}
 		var done []seq.Offset
-		do := func(s *channel.State) { done = act(channel.DeferralsOf(s), some) }
 		if dry {
-			c.Look(do)
-		} else if err := c.Operator().Change(do); err != nil {
+			c.Look(func(v channel.View) { done = deferredOf(v.Deferrals(), some) })
+		} else if err := c.Operator().Change(func(s *channel.State) { done = act(s.Operator(), some) }); err != nil {
 			return d, err
 		}
 		d.Count += len(done)

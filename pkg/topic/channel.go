@@ -90,9 +90,9 @@ func (m *movers) release() {
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
-	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: processing.New(p.o.LatencyWindow, time.Now())}
-	c.keys.on.Store(channel.KeyedOf(s).On())
-	c.Flow.Observe(p.o.Now(), flow.Totals{In: s.Counts(p.o.Log.End()).Messages}) // what is there has not come in since
+	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: s.Recorder(), times: processing.New(p.o.LatencyWindow, time.Now())}
+	c.keys.on.Store(s.View().Order() == policy.ByKey)
+	c.Flow.Observe(p.o.Now(), flow.Totals{In: s.View().Counts(p.o.Log.End()).Messages}) // what is there has not come in since
 	return c
 }
 
@@ -109,7 +109,7 @@ func (c *Channel) Ephemeral() bool { return c.ephemeral }
 func (c *Channel) Floor() seq.Offset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.Floor()
+	return c.state.View().Floor()
 }
 
 // ChannelStats are a channel's statistics on one partition.
@@ -138,14 +138,14 @@ func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.Histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
+	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.View().Floor(), Paused: c.state.Paused, Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
 	s.LastConsumer, s.LeftAt = c.departed.Last()
-	if r := channel.RetriesOf(c.state); r.Policy().OnExhausted == policy.Block {
+	if r := c.state.Retries(); r.Policy().OnExhausted == policy.Block {
 		if o, ok := r.First(); ok {
 			s.Blocked = &o
 		}
 	}
-	if b, some := channel.KeyedOf(c.state).Block(); some {
+	if b, some := c.state.View().KeyBlock(); some {
 		s.KeyBlock = &b
 	}
 	return s
@@ -160,14 +160,14 @@ func (c *Channel) Configure(o ChannelOptions) {
 		c.wakeConsumers()
 	}
 	c.mu.Lock()
-	same := c.state.Paused() == o.Paused && channel.Order(c.state) == o.Order
+	same := c.state.Paused == o.Paused && c.state.View().Order() == o.Order
 	c.mu.Unlock()
 	if same {
 		return
 	}
 	c.change(func(s *channel.State) {
-		s.SetPaused(o.Paused)
-		channel.SetOrder(s, o.Order)
+		s.Paused = o.Paused
+		s.Operator().SetOrder(o.Order)
 		if c.keys.on.Store(o.Order == policy.ByKey); o.Order != policy.ByKey {
 			c.keys.releaseLocked()
 		}
@@ -252,7 +252,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.Gate.suspended.Load()
 	armed, ready := c.armed, 0
 	if c.state.HasReady(now, end) {
-		ready = int(c.state.Counts(end).Depth)
+		ready = int(c.state.View().Counts(end).Depth)
 	}
 	c.mu.Unlock()
 	if len(late) > 0 {

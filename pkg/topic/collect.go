@@ -105,7 +105,7 @@ func (g *collector) Changes() (positions.Update, bool) {
 func (g *collector) notes(c *Channel) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.recorder.Notes()
+	return c.recorder.Recording()
 }
 
 // position returns a channel's position for a checkpoint. If the position is large, changes are
@@ -113,14 +113,14 @@ func (g *collector) notes(c *Channel) bool {
 func (g *collector) position(c *Channel) (p positions.Channel, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return g.wholeLocked(c), c.state.Changed()
+	return g.wholeLocked(c), c.state.View().Changed()
 }
 
 // collect adds to u what changed in a channel since it was last collected.
 func (g *collector) collect(c *Channel, before knownChannel, u *positions.Update) knownChannel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := knownChannel{c.name, c, c.state.Changed()}
+	now := knownChannel{c.name, c, c.state.View().Changed()}
 	if before.channel == c {
 		if before.revision == now.revision {
 			return now

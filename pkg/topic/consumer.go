@@ -183,24 +183,24 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.Selection.Broken() != nil || c.p.Gate.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.keeper.Apart() {
+	if c.closed != nil || c.Selection.Broken() != nil || c.p.Gate.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.View().Order().Some() && c.p.keeper.Apart() {
 		return false, false // the caller that changes that wakes all consumers
 	}
 	k.tags = c.tags
-	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Full()
-	k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+	lot, full := k.tags.Of(k.o.Tag), c.state.Sorting().Full()
+	k.taken = c.state.Sorting().Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
 		c.waiting.add(k)
 		c.waiters.Store(c.waiting.len())
 		k.idle.Store(true)
-		k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+		k.taken = c.state.Sorting().Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
 			if c.keys.unreadLocked(c) { // there were too many to wait for, or messages arrived meanwhile
 				c.waiting.remove(k)
 				c.waiters.Store(c.waiting.len())
 				k.wake()
 			}
-			return c.armLocked(), channel.Order(c.state).Some() && c.state.InFlight() > 0
+			return c.armLocked(), c.state.View().Order().Some() && c.state.View().InFlight() > 0
 		}
 	}
 	if k.waits.Load() {
@@ -208,7 +208,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		c.waiters.Store(c.waiting.len())
 	}
 	k.idle.Store(false)
-	k.madeRoom = full && !channel.SortingOf(c.state).Full()
+	k.madeRoom = full && !c.state.Sorting().Full()
 	k.recountLocked()
 	if c.times != nil {
 		k.published.Trim(c.state.TakenBy(k.id).Len(), c.state.TakenBy(k.id).Offsets)
@@ -424,8 +424,8 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return failure.NotLeased
 	}
 	c.mu.Lock()
-	o = channel.Standing(c.state, o)
-	confirms := !c.ephemeral && channel.Confirms(c.state, o)
+	o = c.state.View().Current(o)
+	confirms := !c.ephemeral && c.state.View().Confirms(o)
 	var err error
 	switch {
 	case c.closed != nil:
@@ -435,7 +435,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	default:
 		err = c.state.Finish(o, k.id)
 	}
-	more := err == nil && c.waiting.len() > 0 && channel.Order(c.state).Some()
+	more := err == nil && c.waiting.len() > 0 && c.state.View().Order().Some()
 	var next finishes
 	arm := false
 	if err == nil {
@@ -494,10 +494,10 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		again = RetriesOf(c).requeueLocked
 	}
 	c.mu.Lock()
-	o = channel.Standing(c.state, o)
+	o = c.state.View().Current(o)
 	err := again(o, k.id, now, delay)
 	k.probe.Drop(o)
-	_, attempts := c.state.StateOf(o)
+	_, attempts := c.state.View().StateOf(o)
 	far, long := c.p.mover.longLocked(c, o, now, delay)
 	k.recountLocked()
 	arm := c.armLocked()

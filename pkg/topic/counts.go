@@ -64,7 +64,7 @@ func (k *Consumer) UndoDeliveries(unseen func(seq.Offset) bool) {
 func (c *Channel) Measure(now time.Time) {
 	end := c.p.visibleEnd()
 	c.mu.Lock()
-	n, paused := countsLocked(c, end), c.state.Paused()
+	n, paused := countsLocked(c, end), c.state.Paused
 	c.mu.Unlock()
 	t := n.Totals()
 	t.Waiting = n.Depth > 0 && !paused
@@ -74,7 +74,7 @@ func (c *Channel) Measure(now time.Time) {
 // countsLocked returns the statistics of the channel's state. The number of messages never falls,
 // although the channel is told of those that are for others before they are visible.
 func countsLocked(c *Channel, end seq.Offset) channel.Counts {
-	n := c.state.Counts(end)
+	n := c.state.View().Counts(end)
 	c.messages = max(c.messages, n.Messages)
 	n.Messages = c.messages
 	return n

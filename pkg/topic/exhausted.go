@@ -28,32 +28,32 @@ func (x Retries) SetPolicy(p policy.Policy, limit *policy.Limit) {
 	c := x.c
 	c.limit.Store(limit)
 	c.mu.Lock()
-	same := channel.RetriesOf(c.state).Policy() == p
+	same := c.state.Retries().Policy() == p
 	c.mu.Unlock()
 	if same {
 		return
 	}
 	c.bounded.Store(p.MaxAttempts > 0)
-	c.change(func(s *channel.State) { channel.RetriesOf(s).SetPolicy(p) })
+	c.change(func(s *channel.State) { s.Operator().SetPolicy(p) })
 }
 
 // Policy returns the channel's current policy.
 func (x Retries) Policy() policy.Policy {
 	x.c.mu.Lock()
 	defer x.c.mu.Unlock()
-	return channel.RetriesOf(x.c.state).Policy()
+	return x.c.state.Retries().Policy()
 }
 
 // disposableLocked reports whether messages wait for a Disposer.
 func (x Retries) disposableLocked() bool {
 	c := x.c
-	return channel.RetriesOf(c.state).Disposable() && c.p.o.Exhausted != nil
+	return c.state.Retries().Disposable() && c.p.o.Exhausted != nil
 }
 
 // expireLocked counts expired messages, each once, and returns those to be finished without
 // delivery. If they are to be dead letters, a Disposer takes them instead.
 func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
-	c, r := x.c, channel.RetriesOf(x.c.state)
+	c, r := x.c, x.c.state.Retries()
 	for _, o := range list {
 		if r.Outlived(o) {
 			c.expired++
@@ -86,11 +86,11 @@ func (x Retries) storeAttempts(o seq.Offset) {
 // attemptsLocked returns the record of a message's attempts; nil: there is none.
 func (x Retries) attemptsLocked(o seq.Offset) []byte {
 	c := x.c
-	_, attempts := c.state.StateOf(o)
+	_, attempts := c.state.View().StateOf(o)
 	if attempts == 0 || c.ephemeral {
 		return nil
 	}
-	a := advance.Change{Channel: c.name, Version: c.version, Floor: min(c.state.Floor(), o), Offset: o, Moves: c.moves, Attempts: attempts}
+	a := advance.Change{Channel: c.name, Version: c.version, Floor: min(c.state.View().Floor(), o), Offset: o, Moves: c.moves, Attempts: attempts}
 	return a.Append(make([]byte, 0, advance.MaxHead+len(c.name)))
 }
 
@@ -99,7 +99,7 @@ func (x Retries) attemptsLocked(o seq.Offset) []byte {
 // held, and released in between.
 func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay time.Duration) error {
 	c := x.c
-	r := channel.RetriesOf(c.state)
+	r := c.state.Retries()
 	if c.ephemeral {
 		return c.state.Requeue(o, id, now, delay)
 	}
@@ -194,7 +194,7 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	c.mu.Lock()
 	d.taken = d.taken[:0]
 	if c.closed == nil && !c.p.Gate.suspended.Load() && c.movers.n == 0 && RetriesOf(c).disposableLocked() {
-		d.taken = channel.RetriesOf(c.state).Take(now, k.id, DisposeTimeout, max, d.taken)
+		d.taken = c.state.Retries().Take(now, k.id, DisposeTimeout, max, d.taken)
 	}
 	names := make([]string, len(d.taken))
 	for i, x := range d.taken {
@@ -245,7 +245,7 @@ func (d *Disposer) Keep(e *Exhausted) { d.keep(e.spent) }
 func (d *Disposer) keep(x channel.Spent) {
 	c := d.k.ch
 	c.mu.Lock()
-	channel.RetriesOf(c.state).Keep(x, d.k.id)
+	c.state.Retries().Keep(x, d.k.id)
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.p.Gate.messageLeft()

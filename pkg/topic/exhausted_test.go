@@ -243,6 +243,6 @@ func TestExhaustedMessageNamesWhatItReplaces(t *testing.T) {
 }
 
 func stateOf(c *Channel, o seq.Offset) (state channel.MessageState, attempts uint16) {
-	c.Look(func(s *channel.State) { state, attempts = s.StateOf(o) })
+	c.Look(func(v channel.View) { state, attempts = v.StateOf(o) })
 	return state, attempts
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/advance"
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
@@ -30,7 +29,7 @@ func nextLocked(c *Channel) finishes {
 
 // changesLocked returns the encoded changes of FINs.
 func changesLocked(c *Channel, list []*pendingFinish) (data []byte) {
-	floor := c.state.Floor()
+	floor := c.state.View().Floor()
 	for _, x := range list { // a FIN that counts already may be below the floor
 		data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.offset), Offset: x.offset, Moves: c.moves}.Append(data)
 	}
@@ -84,7 +83,7 @@ func (f finishes) replicated(c *Channel, err error) (next finishes) {
 	}
 	c.finishing.done()
 	next = nextLocked(c)
-	strict := channel.Order(c.state) == policy.Strict
+	strict := c.state.View().Order() == policy.Strict
 	c.mu.Unlock()
 	if err == nil {
 		for _, x := range waited {

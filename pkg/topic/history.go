@@ -20,8 +20,8 @@ func (x Operator) Place(target *seq.Offset) Place {
 	start, end := c.p.o.Log.Start(), c.p.o.Log.CommittedEnd()
 	visible, now := c.p.visibleEnd(), c.p.o.Now()
 	c.mu.Lock()
-	p := c.state.Position(now, c.p.o.Ages.Wall(now))
-	cursor := c.state.Cursor()
+	p := c.state.View().Position(now, c.p.o.Ages.Wall(now))
+	cursor := c.state.View().Cursor()
 	c.mu.Unlock()
 	place := Place{Floor: p.Floor, Finished: p.Finished, Target: max(visible, cursor)}
 	if target != nil {

@@ -3,7 +3,6 @@ package topic
 import (
 	"slices"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -49,7 +48,7 @@ func (k *Consumer) Leave() (left int) {
 	if c.closed == nil {
 		if c.bounded.Load() {
 			for _, o := range c.state.TakenBy(k.id).Offsets() {
-				noted = append(noted, channel.Standing(c.state, o))
+				noted = append(noted, c.state.View().Current(o))
 			}
 		}
 		if i >= 0 { // a disposer is not among them

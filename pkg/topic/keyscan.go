@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/reading"
@@ -25,11 +24,11 @@ type keyScan struct {
 // unknownLocked returns the range of messages whose keys are to be read next, if fewer than wanted
 // are deliverable; some is false if there is none. c is the channel, whose lock is held.
 func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, some bool) {
-	if c.closed != nil || c.p.Gate.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
+	if c.closed != nil || c.p.Gate.suspended.Load() || c.movers.n > 0 || c.state.Paused {
 		return 0, 0, false // the caller that changes that wakes all consumers
 	}
 	end = c.p.visibleEnd()
-	from, some = channel.KeyedOf(c.state).Unknown(wanted, end)
+	from, some = c.state.Keyed().Unknown(wanted, end)
 	return from, end, some
 }
 
@@ -73,7 +72,7 @@ func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) 
 		x.reading = false
 		n := x.read.Len()
 		for i := range n {
-			channel.KeyedOf(c.state).Learn(from+seq.Offset(i), x.read.Of(i)) //nolint:gosec // a window
+			c.state.Keyed().Learn(from+seq.Offset(i), x.read.Of(i)) //nolint:gosec // a window
 		}
 		if c.closed != nil || !x.on.Load() {
 			x.releaseLocked()
@@ -116,7 +115,7 @@ func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
 func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {
-		if !c.ephemeral && channel.KeyedOf(c.state).Binds(o) && c.state.Holds().LeaveOut(o, k.id) == nil {
+		if !c.ephemeral && c.state.Keyed().Binds(o) && c.state.Holds().LeaveOut(o, k.id) == nil {
 			c.finishing.add(o, nil, now)
 		} else {
 			c.state.Drop(o)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -33,7 +32,9 @@ func TestReadyMessagesDoNotWaitForKeys(t *testing.T) {
 	b.publishMany('a', 9*keyScanMax)
 	scanned := seq.Offset(0)
 	if _, err := b.join(c).Take(b.now, 9, func(*Delivery) error {
-		c.Look(func(s *channel.State) { scanned, _ = channel.KeyedOf(s).Unknown(9, b.log.End()) })
+		c.mu.Lock()
+		scanned, _ = c.state.Keyed().Unknown(9, b.log.End())
+		c.mu.Unlock()
 		return nil
 	}); err != nil || scanned != keyScanMax {
 		t.Errorf("%d messages were looked at first, %v", scanned, err)
@@ -193,7 +194,9 @@ func TestDamagedKeysAreLeftToIntactReplica(t *testing.T) {
 		}
 		want(t, "where others have it", got, "a1")
 		var scanned seq.Offset
-		c.Look(func(s *channel.State) { scanned, _ = channel.KeyedOf(s).Unknown(1, b.log.End()) })
+		c.mu.Lock()
+		scanned, _ = c.state.Keyed().Unknown(1, b.log.End())
+		c.mu.Unlock()
 		if r.wakes = 0; r.take(9, b.now) != "" || r.wakes > 0 || scanned != 1 || !b.p.Gate.suspended.Load() {
 			t.Errorf("keys are known up to %d, woken %d times, suspended %v", scanned, r.wakes, b.p.Gate.suspended.Load())
 		}

@@ -83,9 +83,9 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	var state channel.MessageState
 	var attempts uint16
 	ordered := false // its order may have changed by now
-	from.c.Look(func(s *channel.State) {
-		state, attempts = s.StateOf(from.offset)
-		ordered = channel.Confirms(s, from.offset)
+	from.c.Look(func(v channel.View) {
+		state, attempts = v.StateOf(from.offset)
+		ordered = v.Confirms(from.offset)
 	})
 	if state == channel.Finished || ordered || !movable(from.c) || from.offset < v.p.o.Log.Start() {
 		return Message{}, false
@@ -129,7 +129,7 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 	if delay <= most || most <= 0 || !movable(c) {
 		return moving{}, false
 	}
-	due, deferred := channel.DeferralsOf(c.state).Until(o)
+	due, deferred := c.state.View().Deferrals().Until(o)
 	if least := now.Add(delay); due.Before(least) {
 		due = least // the delay is decided when its attempts are known to other replicas
 	}
@@ -137,7 +137,7 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 }
 
 // movable reports whether messages of a channel may be appended again, except those that have an
-// order: see channel.Confirms. Nothing of an ephemeral channel is kept. While the topic is paused,
+// order: see channel.View.Confirms. Nothing of an ephemeral channel is kept. While the topic is paused,
 // appended messages are not delivered.
 func movable(c *Channel) bool {
 	return !c.ephemeral && c.version != 0 && c.p.pausedAt.Load() == notPaused
@@ -155,7 +155,7 @@ func (v *mover) carry(r commitlog.Retention) {
 			continue
 		}
 		c.mu.Lock()
-		pending := channel.Stragglers(c.state, start, end, p.o.Now())
+		pending := c.state.View().Stragglers(start, end, p.o.Now())
 		c.mu.Unlock()
 		for _, m := range pending {
 			v.queue.Add(moving{c, m.Offset, m.Due})

@@ -10,12 +10,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
-// Look calls f with the state of the channel, which f must not change or retain. The channel is
-// locked meanwhile.
-func (c *Channel) Look(f func(*channel.State)) {
+// Look calls f with a view of the channel's state, which f must not retain. The channel is locked
+// meanwhile.
+func (c *Channel) Look(f func(channel.View)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f(c.state)
+	f(c.state.View())
 }
 
 // Operator is a view of a channel: what operators see and change of it.
@@ -105,6 +105,6 @@ func restOf(c *Channel, b commitlog.Batch, t channel.Delivery, delay time.Durati
 }
 
 func advanced(c *Channel, o seq.Offset) (is bool) {
-	c.Look(func(s *channel.State) { is = channel.DeferralsOf(s).Advanced(o) })
+	c.Look(func(v channel.View) { is = v.Deferrals().Advanced(o) })
 	return is
 }

@@ -226,8 +226,8 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		state = channel.New(p.o.Log.CommittedEnd(), false)
 	}
 	delete(p.restored, name)
-	channel.SetOrder(state, o.Order)
-	state.SetPaused(o.Paused)
+	state.Operator().SetOrder(o.Order)
+	state.Paused = o.Paused
 	c := newChannel(p, name, version, o.Ephemeral, state)
 	c.former.Store(&o.Former)
 	c.Selection.Set(o.Filter)

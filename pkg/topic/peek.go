@@ -32,7 +32,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 	var seen []Seen
 	for o := from; len(seen) < limit && bytes > 0; {
 		if c != nil {
-			c.Look(func(s *channel.State) { o = channel.Unfinished(s, o) })
+			c.Look(func(v channel.View) { o = v.NextUnfinished(o) })
 		}
 		if o >= p.o.Log.CommittedEnd() {
 			break
@@ -54,7 +54,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 			}
 			s := Seen{Offset: at, Timestamp: time.Unix(0, b.Timestamp())}
 			if c != nil {
-				c.Look(func(x *channel.State) { s.State, s.Attempts = x.StateOf(at) })
+				c.Look(func(v channel.View) { s.State, s.Attempts = v.StateOf(at) })
 				if s.State == channel.Finished {
 					continue
 				}

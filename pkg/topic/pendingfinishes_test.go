@@ -41,8 +41,8 @@ func TestConcurrentFinishesAreSharedTogether(t *testing.T) {
 		t.Errorf("the second: %v", got)
 	}
 	l.add(3, nil, now.Add(3*time.Second))
-	if late := groupOf(l.giveUp(now.Add(6*time.Second), 5*time.Second, s.Holds())); !slices.Equal(late, []seq.Offset{1}) || s.Counts(9).Depth != 1 {
-		t.Errorf("given up: %v, %d ready", late, s.Counts(9).Depth)
+	if late := groupOf(l.giveUp(now.Add(6*time.Second), 5*time.Second, s.Holds())); !slices.Equal(late, []seq.Offset{1}) || s.View().Counts(9).Depth != 1 {
+		t.Errorf("given up: %v, %d ready", late, s.View().Counts(9).Depth)
 	}
 	if got := groupOf(l.confirm(second)); !slices.Equal(got, []seq.Offset{2}) || len(l.list) != 1 {
 		t.Errorf("the rest of the second: %v, and %d wait", got, len(l.list))

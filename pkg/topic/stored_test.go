@@ -205,7 +205,7 @@ func (h *history) live() positions.Snapshot {
 	s := positions.Snapshot{BacklogFrom: h.p.backlog}
 	now := h.p.o.Now()
 	for _, c := range h.p.Channels() {
-		s.Channels = append(s.Channels, positions.Channel{Name: c.name, Version: c.version, Moves: c.moves, Position: c.state.Position(now, h.p.o.Ages.Wall(now))})
+		s.Channels = append(s.Channels, positions.Channel{Name: c.name, Version: c.version, Moves: c.moves, Position: c.state.View().Position(now, h.p.o.Ages.Wall(now))})
 	}
 	slices.SortFunc(s.Channels, func(a, b positions.Channel) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return s
@@ -268,8 +268,8 @@ func finishedBeyond(a, b *positions.Snapshot) string {
 			}
 			p, q := channel.Restore(x.Position, false, t0, 0), channel.Restore(y.Position, false, t0, 0)
 			for o := range seq.Offset(1000) {
-				if now, _ := p.StateOf(o); now == channel.Finished {
-					if then, _ := q.StateOf(o); then != channel.Finished {
+				if now, _ := p.View().StateOf(o); now == channel.Finished {
+					if then, _ := q.View().StateOf(o); then != channel.Finished {
 						return fmt.Sprintf("%s: %d", x.Name, o)
 					}
 				}

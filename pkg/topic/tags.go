@@ -24,7 +24,7 @@ func retagLocked(c *Channel) {
 		}
 	}
 	c.tags = asked
-	channel.SortingOf(c.state).Merge()
+	c.state.Sorting().Merge()
 	for _, k := range c.waiting.pop(everyone, nil) {
 		k.wake()
 	}
@@ -57,7 +57,7 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 	}
 	var woken []*Consumer
 	for _, m := range others {
-		channel.SortingOf(c.state).Sort(m.offset, m.lot)
+		c.state.Sorting().Sort(m.offset, m.lot)
 	}
 	for _, w := range slices.Clone(c.waiting.list) {
 		lot := c.tags.Of(w.o.Tag)

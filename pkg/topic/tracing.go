@@ -3,7 +3,6 @@ package topic
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -80,9 +79,9 @@ func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration
 	tr.Step(&x)
 	c := k.ch
 	c.mu.Lock()
-	due, deferred := channel.DeferralsOf(c.state).Until(o)
-	_, attempts := c.state.StateOf(o)
-	backoff := channel.RetriesOf(c.state).Policy().Backoff
+	due, deferred := c.state.View().Deferrals().Until(o)
+	_, attempts := c.state.View().StateOf(o)
+	backoff := c.state.Retries().Policy().Backoff
 	c.mu.Unlock()
 	rest := due.Sub(now)
 	if c.bounded.Load() { // it is deferred for longer until its attempts are recorded

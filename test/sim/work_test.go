@@ -371,8 +371,8 @@ func (x *work) undone() string {
 		return "" // copies have other offsets
 	}
 	deferred := map[seq.Offset]bool{}
-	c.Look(func(s *channel.State) {
-		for _, o := range channel.DeferralsOf(s).In(channel.Window{}) {
+	c.Look(func(v channel.View) {
+		for _, o := range v.Deferrals().In(channel.Window{}) {
 			deferred[o] = true
 		}
 	})
