@@ -57,7 +57,7 @@ func (x Deferrals) List(page DeferredPage) (list []Pending, total int) {
 func (x Deferrals) in(w Window) iter.Seq[*message] {
 	return func(yield func(*message) bool) {
 		for m := range unfinished(x.l) {
-			if m.place == deferred && m.delayed != byNote && w.has(x.l.moment(m.due)) && !yield(m) {
+			if m.place == deferred && m.delayed != byRecording && w.has(x.l.moment(m.due)) && !yield(m) {
 				return
 			}
 		}

@@ -2,9 +2,9 @@ package channel
 
 import "github.com/brokerd/brokerd/pkg/seq"
 
-// tell records that a message is tracked that the cursor has not reached. Addressed and deferred
+// markEarly records that a message is tracked that the cursor has not reached. Addressed and deferred
 // messages are tracked from their commit, which in a paused topic is long before they are visible.
-func (t *tracked) tell(o seq.Offset) { t.early = max(t.early, o+1) }
+func (t *tracked) markEarly(o seq.Offset) { t.early = max(t.early, o+1) }
 
 // hidden returns how many messages at or after the visible end are finished, in flight or deferred.
 func hidden(l *ledger, end seq.Offset) (n int64) {

@@ -24,13 +24,13 @@ func TestDepthBeforeHiddenMessages(t *testing.T) {
 		}
 	}
 	counts("taken", s, 6, 4, 0)
-	s.Arrivals().PassOver(12)
+	s.Arrivals().Skip(12)
 	counts("passed over", s, 6, 4, 0)
 	s.Defer(13, moveTime, time.Second)
 	counts("deferred", s, 6, 4, 1)
 	s.Defer(14, moveTime, time.Hour)
 	counts("deferred for long", s, 6, 4, 2)
-	s.Arrivals().Await(15, 2, moveTime, 0)
+	s.Arrivals().Add(15, 2, moveTime, 0)
 	counts("addressed", s, 6, 4, 2)
 	s.Arrivals().Move(Copy{From: 3, To: 16}, moveTime)
 	counts("moved", s, 6, 4, 2)
@@ -75,7 +75,7 @@ func TestHiddenMessageDoesNotDelayOthers(t *testing.T) {
 	for o := seq.Offset(end); o < 6; o++ {
 		s.Defer(o, now, time.Second)
 	}
-	s.Arrivals().Await(7, 2, now, 0)
+	s.Arrivals().Add(7, 2, now, 0)
 	now = now.Add(2 * time.Second)
 	s.Expire(now, nil)
 	for o := range seq.Offset(end) {

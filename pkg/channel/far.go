@@ -32,11 +32,11 @@ func postpone(l *ledger, o seq.Offset, attempts uint16, now, due int64) {
 	l.deferred++
 	if farEnough(l, now, due) {
 		l.recorder.add(o)
-		l.track().tell(o)
+		l.track().markEarly(o)
 		l.t.far.Add(position.Deferral{Offset: o, At: due, Delay: time.Duration(due - now), Attempts: min(attempts, position.MaxAttempts)})
 		return
 	}
-	l.track().intoDeferred(l.meet(o, attempts), now, due)
+	l.track().intoDeferred(l.trackAhead(o, attempts), now, due)
 }
 
 // draw tracks messages that were far.

@@ -28,9 +28,9 @@ func (h Holds) Add(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// LeaveOut is Add for a message that was taken and not sent because its consumer's filter does not
+// Skip is Add for a message that was taken and not sent because its consumer's filter does not
 // select it: neither the delivery nor the finish counts.
-func (h Holds) LeaveOut(o seq.Offset, consumer uint64) error {
+func (h Holds) Skip(o seq.Offset, consumer uint64) error {
 	l := h.l
 	if l.t != nil {
 		o = l.t.names.current(o)

@@ -6,12 +6,12 @@ import (
 )
 
 // keyed holds the keys of a channel that orders by key. A message that waits for others of its key,
-// or whose key is not known yet, is barred.
+// or whose key is not known yet, is blocked.
 type keyed struct {
 	lines   *keyorder.Lines // by slot
 	scanned seq.Offset      // the keys of everything below are known
 	fence   seq.Offset      // nothing is delivered before the keys below it are known, because these messages were in flight
-	barred  int
+	blocked int
 }
 
 func newKeyed(from seq.Offset, limits keyorder.Limits) *keyed {
@@ -44,7 +44,7 @@ func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) 
 		return 0, false
 	}
 	l.keyed.scanned = max(l.keyed.scanned, l.floor)
-	return l.keyed.scanned, open(l, end) && (l.ready-sortedBy(l) < wanted || l.keyed.scanned < l.keyed.fence)
+	return l.keyed.scanned, open(l, end) && (l.ready-inLots(l) < wanted || l.keyed.scanned < l.keyed.fence)
 }
 
 // open reports whether keys of messages below end may be learned.
@@ -89,16 +89,16 @@ func (k Keyed) Learn(o seq.Offset, key []byte) {
 	if fresh {
 		l.enqueue(slot)
 	} else {
-		unbar(l, slot)
+		unblock(l, slot)
 	}
 }
 
-// barredBy returns how many messages wait for others with their key.
-func barredBy(l *ledger) int {
+// blockedBy returns how many messages wait for others with their key.
+func blockedBy(l *ledger) int {
 	if l.keyed == nil {
 		return 0
 	}
-	return l.keyed.barred
+	return l.keyed.blocked
 }
 
 // KeyBlock describes the key for which most messages of a channel wait.
@@ -115,7 +115,7 @@ type KeyBlock struct {
 // limit of tracked keys, and for which key most wait. It visits every key.
 func (v View) KeyBlock() (b KeyBlock, some bool) {
 	l := v.l
-	if l.keyed == nil || !l.keyed.lines.Full() && (l.keyed.barred == 0 || l.ready > 0) {
+	if l.keyed == nil || !l.keyed.lines.Full() && (l.keyed.blocked == 0 || l.ready > 0) {
 		return KeyBlock{}, false
 	}
 	key, first, waiting := l.keyed.lines.Longest()
@@ -134,13 +134,13 @@ func fenced(l *ledger) bool {
 }
 
 // bar bars a message without a place if it must wait for its key, and reports whether it did.
-func bar(l *ledger, slot int32) bool {
+func block(l *ledger, slot int32) bool {
 	k := l.keyed
 	if k == nil || k.may(&l.t.slots[slot], slot) {
 		return false
 	}
-	l.t.slots[slot].place = barred
-	k.barred++
+	l.t.slots[slot].place = keyBlocked
+	k.blocked++
 	return true
 }
 
@@ -162,20 +162,20 @@ func takenOut(l *ledger, slot int32) {
 // broughtBack undoes takenOut: messages that waited for this one may be delivered.
 func broughtBack(l *ledger, slot int32) {
 	if l.keyed != nil {
-		unbar(l, l.keyed.lines.Back(slot))
+		unblock(l, l.keyed.lines.Back(slot))
 	}
 }
 
 // depart removes a message that is no longer tracked from the line of its key.
 func depart(l *ledger, slot int32) {
 	if l.keyed != nil {
-		unbar(l, l.keyed.lines.Leave(slot))
+		unblock(l, l.keyed.lines.Leave(slot))
 	}
 }
 
-// unbar makes a barred message ready if it no longer has to wait. Slot 0 is none.
-func unbar(l *ledger, slot int32) {
-	if slot == 0 || l.t.slots[slot].place != barred || !l.keyed.may(&l.t.slots[slot], slot) {
+// unblock makes a message that its key blocks ready if it no longer has to wait. Slot 0 is none.
+func unblock(l *ledger, slot int32) {
+	if slot == 0 || l.t.slots[slot].place != keyBlocked || !l.keyed.may(&l.t.slots[slot], slot) {
 		return
 	}
 	l.leave(slot)

@@ -159,7 +159,7 @@ func (l *lanes) answer() error {
 			l.note("leave out %d", o)
 			delete(l.flying, o)
 			l.held[o] = true
-			return l.s.Holds().LeaveOut(o, consumer)
+			return l.s.Holds().Skip(o, consumer)
 		}
 		l.note("drop %d", o)
 		l.s.Drop(o)
@@ -332,14 +332,14 @@ func (l *lanes) check() error {
 		return err
 	}
 	if !l.byKey {
-		if n := l.s.View().Counts(0).Barred; n != 0 {
+		if n := blockedBy(&l.s.ledger); n != 0 {
 			return fmt.Errorf("%d wait for keys though the channel does not order by key", n)
 		}
 		return nil
 	}
 	for slot := 1; l.s.ledger.t != nil && slot < len(l.s.ledger.t.slots); slot++ {
 		m := &l.s.ledger.t.slots[slot]
-		if m.place != ready && m.place != barred {
+		if m.place != ready && m.place != keyBlocked {
 			continue
 		}
 		key := l.keys[m.offset]
@@ -384,8 +384,8 @@ func (l *lanes) drain() error {
 	if l.s.View().Floor() != l.end {
 		return fmt.Errorf("the channel stands at %d of %d", l.s.View().Floor(), l.end)
 	}
-	if l.s.ledger.keyed != nil && (l.s.ledger.keyed.lines.Len() != 0 || l.s.ledger.keyed.barred != 0) {
-		return fmt.Errorf("%d are remembered, %d wait", l.s.ledger.keyed.lines.Len(), l.s.ledger.keyed.barred)
+	if l.s.ledger.keyed != nil && (l.s.ledger.keyed.lines.Len() != 0 || l.s.ledger.keyed.blocked != 0) {
+		return fmt.Errorf("%d are remembered, %d wait", l.s.ledger.keyed.lines.Len(), l.s.ledger.keyed.blocked)
 	}
 	return nil
 }

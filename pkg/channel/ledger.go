@@ -52,16 +52,16 @@ func (l *ledger) known(o seq.Offset) bool {
 	return ok || l.t != nil && l.t.far.Had(o)
 }
 
-// meet starts to track an offset at or above the cursor before the cursor reaches it.
-func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
+// trackAhead starts to track an offset at or above the cursor before the cursor reaches it.
+func (l *ledger) trackAhead(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
 	l.recorder.add(o)
-	l.track().tell(o)
+	l.track().markEarly(o)
 	return l.t.add(o, min(attempts, position.MaxAttempts))
 }
 
-// flying returns the slot of an offset that is in flight.
-func (l *ledger) flying(o seq.Offset) (int32, bool) {
+// findInFlight returns the slot of an offset that is in flight.
+func (l *ledger) findInFlight(o seq.Offset) (int32, bool) {
 	if l.t == nil {
 		return 0, false
 	}
@@ -71,7 +71,7 @@ func (l *ledger) flying(o seq.Offset) (int32, bool) {
 
 // owned returns the slot of an offset that is in flight with the consumer.
 func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
-	slot, ok := l.flying(o)
+	slot, ok := l.findInFlight(o)
 	if !ok {
 		return 0, failure.NotInFlight
 	}
@@ -99,12 +99,12 @@ func (l *ledger) leave(slot int32) {
 			l.retries.waiting--
 		}
 		m.delayed = byClient
-	case spent:
-		l.retries.spent--
-	case lapsed:
-		l.retries.lapsed--
-	case barred:
-		l.keyed.barred--
+	case exhausted:
+		l.retries.exhausted--
+	case expired:
+		l.retries.expired--
+	case keyBlocked:
+		l.keyed.blocked--
 	case free:
 	}
 	was := l.t.slots[slot].place
@@ -117,7 +117,7 @@ func (l *ledger) leave(slot int32) {
 // enqueue appends a message without a place to the ready list, unless it is exhausted or waits for
 // its key.
 func (l *ledger) enqueue(slot int32) {
-	if l.retries.spend(l.t, slot) || bar(l, slot) {
+	if l.retries.withhold(l.t, slot) || block(l, slot) {
 		return
 	}
 	l.t.intoReady(slot)
@@ -170,7 +170,7 @@ func (l *ledger) advanceFloor() {
 	l.cursor = max(l.cursor, l.floor)
 }
 
-// promote makes deferred messages ready that are due, and messages collected by fall.
+// promote makes deferred messages ready that are due, and messages collected by collect.
 func (l *ledger) promote(now int64) {
 	drawSoon(l, now)
 	for l.deferred > 0 {
@@ -178,16 +178,16 @@ func (l *ledger) promote(now int64) {
 		if !ok || e.at > now {
 			break
 		}
-		l.fall(e.slot)
+		l.collect(e.slot)
 		l.revision++
 	}
-	promoteFallen(l)
+	promoteCollected(l)
 }
 
-// fall removes a message from its place, for promote to make it ready.
-func (l *ledger) fall(slot int32) {
+// collect removes a message from its place, for promote to make it ready.
+func (l *ledger) collect(slot int32) {
 	l.leave(slot)
-	l.t.fallen = append(l.t.fallen, cell{l.t.slots[slot].offset, slot})
+	l.t.collected = append(l.t.collected, cell{l.t.slots[slot].offset, slot})
 }
 
 // skip moves the cursor over finished and tracked offsets and reports whether there is a fresh

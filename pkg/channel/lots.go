@@ -71,12 +71,12 @@ func (x Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Dura
 // other than 0. The delivery does not count. An offset that is not in flight is ignored.
 func (x Sorting) Sort(o seq.Offset, lot Lot) {
 	l := &x.s.ledger
-	slot, ok := l.flying(o)
+	slot, ok := l.findInFlight(o)
 	if !ok {
 		return
 	}
 	l.untake(slot)
-	if bar(l, slot) {
+	if block(l, slot) {
 		return // its lot is determined when it is taken again
 	}
 	t := l.t
@@ -108,8 +108,8 @@ func mergeLots(l *ledger) {
 	l.t.lots.of = nil
 }
 
-// sortedBy returns how many messages wait for consumers of lots.
-func sortedBy(l *ledger) int {
+// inLots returns how many messages wait for consumers of lots.
+func inLots(l *ledger) int {
 	if l.t == nil {
 		return 0
 	}
@@ -128,4 +128,4 @@ func ofLot(l *ledger, end seq.Offset) (int32, bool) {
 // Full reports whether no more messages can be sorted.
 func (x Sorting) Full() bool { return lotsFull(&x.s.ledger) }
 
-func lotsFull(l *ledger) bool { return sortedBy(l) >= maxSorted }
+func lotsFull(l *ledger) bool { return inLots(l) >= maxSorted }

@@ -68,8 +68,8 @@ func TestSortedMessagesWaitForTheirLot(t *testing.T) {
 	s.Sorting().Sort(1, 2)
 	s.Sorting().Sort(3, 2)
 	s.Sorting().Sort(7, 2) // is not in flight
-	if c := s.View().Counts(10); sortedBy(&s.ledger) != 2 || c.Depth != 8 || c.InFlight != 2 || c.Delivered != 2 {
-		t.Errorf("%d sorted, %+v", sortedBy(&s.ledger), c)
+	if c := s.View().Counts(10); inLots(&s.ledger) != 2 || c.Depth != 8 || c.InFlight != 2 || c.Delivered != 2 {
+		t.Errorf("%d sorted, %+v", inLots(&s.ledger), c)
 	}
 	if state, attempts := s.View().StateOf(1); state != Ready || attempts != 0 {
 		t.Errorf("%v, %d attempts", state, attempts)
@@ -137,8 +137,8 @@ func TestSortingIsBounded(t *testing.T) {
 			s.Sorting().Sort(d.Offset, 2)
 		}
 	}
-	if got := s.Sorting().Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || sortedBy(&s.ledger) != maxSorted {
-		t.Errorf("took %v with %d sorted", got, sortedBy(&s.ledger))
+	if got := s.Sorting().Take(1, now, 1, time.Minute, 1, end, nil); len(got) != 0 || inLots(&s.ledger) != maxSorted {
+		t.Errorf("took %v with %d sorted", got, inLots(&s.ledger))
 	}
 	if got := s.Sorting().Take(2, now, 2, time.Minute, 1, end, nil); offsets(got) != "0/1 " {
 		t.Errorf("took %v", got)
@@ -159,7 +159,7 @@ func TestRandomSorting(t *testing.T) {
 		held := map[seq.Offset]uint64{}
 		for step := 0; s.View().Floor() < end; step++ {
 			if step > 1e5 {
-				t.Fatalf("floor %d, %d sorted", s.View().Floor(), sortedBy(&s.ledger))
+				t.Fatalf("floor %d, %d sorted", s.View().Floor(), inLots(&s.ledger))
 			}
 			consumer := uint64(rng.IntN(lotCount) + 1)
 			for _, d := range s.Sorting().Take(Lot(consumer), now, consumer, time.Hour, rng.IntN(4), end, nil) {

@@ -316,7 +316,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 			backing++
 		}
 	}
-	if int(c.Exhausted) != len(m.spent) || int(c.Lapsed) != len(m.lapsed) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
+	if int(c.Exhausted) != len(m.spent) || int(c.Expired) != len(m.lapsed) || int(c.BackingOff) != backing || c.BackedOff != m.backedOff {
 		return fmt.Errorf("%+v, want %d exhausted, %d of %d waiting", c, len(m.spent), backing, m.backedOff)
 	}
 	first, ok := s.Retries().First()
@@ -371,7 +371,7 @@ func check(s *State) error {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", l.floor, l.cursor, l.done.Contains(l.floor))
 	}
 	if l.t == nil {
-		if l.ahead+l.inFlight+l.ready+l.deferred+int(l.retries.spent+l.retries.lapsed)+l.retries.waiting+barredBy(l) != 0 || seq.Offset(l.done.Len()) < l.cursor-l.floor && l.cursor > l.floor {
+		if l.ahead+l.inFlight+l.ready+l.deferred+int(l.retries.exhausted+l.retries.expired)+l.retries.waiting+blockedBy(l) != 0 || seq.Offset(l.done.Len()) < l.cursor-l.floor && l.cursor > l.floor {
 			return errors.New("counts without messages")
 		}
 		return nil
@@ -405,7 +405,7 @@ func check(s *State) error {
 	if ahead != l.ahead || l.t.index.used != int(tracked)+ahead {
 		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", l.ahead, ahead, l.t.index.used, tracked)
 	}
-	if count[inFlight]+count[held] != l.inFlight || count[held] != l.held || count[ready] != l.ready || count[spent] != int(l.retries.spent) || count[lapsed] != int(l.retries.lapsed) || count[barred] != barredBy(l) {
+	if count[inFlight]+count[held] != l.inFlight || count[held] != l.held || count[ready] != l.ready || count[exhausted] != int(l.retries.exhausted) || count[expired] != int(l.retries.expired) || count[keyBlocked] != blockedBy(l) {
 		return fmt.Errorf("counts %d %d %d, want %v", l.inFlight, l.ready, l.deferred, count)
 	}
 	below, err := checkFar(s, count[deferred])

@@ -52,7 +52,7 @@ func (a Arrivals) Move(c Copy, now time.Time) {
 	case tracked:
 		rekey(l, slot, c.To)
 	default:
-		slot = l.meet(c.To, c.Attempts)
+		slot = l.trackAhead(c.To, c.Attempts)
 		l.enqueue(slot)
 		if !finished {
 			l.recorder.add(c.From)
@@ -61,7 +61,7 @@ func (a Arrivals) Move(c Copy, now time.Time) {
 	}
 	m := &l.t.slots[slot]
 	m.attempts = max(m.attempts, min(c.Attempts, position.MaxAttempts))
-	if (m.place == ready || m.place == deferred || m.place == barred) && c.Rest > 0 && m.delayed != advanced {
+	if (m.place == ready || m.place == deferred || m.place == keyBlocked) && c.Rest > 0 && m.delayed != advanced {
 		l.leave(slot)
 		putOff(l, slot, nanos, addTime(nanos, c.Rest))
 	}
@@ -80,13 +80,13 @@ func rekey(l *ledger, slot int32, to seq.Offset) {
 		l.ahead++
 	}
 	l.t.rekey(slot, to)
-	l.t.tell(to)
+	l.t.markEarly(to)
 	l.done.Add(from)
 }
 
-// PassOver skips a message that is not addressed to the channel: it counts as finished and as
+// Skip skips a message that is not addressed to the channel: it counts as finished and as
 // never published. A known message is not changed.
-func (a Arrivals) PassOver(o seq.Offset) {
+func (a Arrivals) Skip(o seq.Offset) {
 	l := a.l
 	if l.known(o) {
 		return
@@ -100,16 +100,16 @@ func (a Arrivals) PassOver(o seq.Offset) {
 	l.revision++
 }
 
-// Await adds a message that was just committed, beyond the cursor, as waiting for its first
+// Add adds a message that was just committed, beyond the cursor, as waiting for its first
 // delivery by this channel, with its previous number of attempts and a delay. A known message
 // is not changed.
-func (a Arrivals) Await(o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
+func (a Arrivals) Add(o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
 	l := a.l
 	if attempts == 0 && rest <= 0 || l.known(o) || o < l.cursor {
 		return
 	}
 	if rest <= 0 {
-		l.enqueue(l.meet(o, attempts))
+		l.enqueue(l.trackAhead(o, attempts))
 	} else {
 		nanos := l.nanos(now)
 		postpone(l, o, attempts, nanos, addTime(nanos, rest))

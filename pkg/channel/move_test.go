@@ -106,7 +106,7 @@ func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 	fresh := p.m.unknown(o)
 	if rng.IntN(2) == 0 {
 		p.note("pass over %d", o)
-		p.s.Arrivals().PassOver(o)
+		p.s.Arrivals().Skip(o)
 		if fresh {
 			p.m.at[o] = &entry{state: Finished}
 			p.m.settle()
@@ -117,7 +117,7 @@ func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 		rest = 0
 	}
 	p.note("await %d, %d attempts, after %v", o, attempts, rest)
-	p.s.Arrivals().Await(o, attempts, p.now, rest)
+	p.s.Arrivals().Add(o, attempts, p.now, rest)
 	switch {
 	case !fresh || attempts == 0 && rest == 0:
 	case rest > 0:
@@ -172,7 +172,7 @@ func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 
 func TestCopyForAnotherChannelIsSkipped(t *testing.T) {
 	s := New(0, false)
-	s.Arrivals().PassOver(1)
+	s.Arrivals().Skip(1)
 	if c := s.View().Counts(3); c.Depth != 2 || c.Messages != 2 {
 		t.Errorf("%+v, want 2 of 3 messages", c)
 	}

@@ -65,7 +65,7 @@ func (x Operator) Seek(o seq.Offset) {
 		l.keyed = newKeyed(o, keyorder.DefaultLimits())
 	}
 	l.ahead, l.inFlight, l.held, l.ready, l.deferred = 0, 0, 0, 0, 0
-	l.retries.spent, l.retries.lapsed, l.retries.waiting = 0, 0, 0
+	l.retries.exhausted, l.retries.expired, l.retries.waiting = 0, 0, 0
 	l.freshTurn = false
 	l.revision++
 }
@@ -102,10 +102,10 @@ func (x Operator) Return(floor seq.Offset, finished []position.Range, target seq
 func (x Operator) Advance(offsets []seq.Offset) (done []seq.Offset) {
 	l := x.l
 	done = eachOf(l, offsets, func(slot int32) {
-		l.fall(slot)
+		l.collect(slot)
 		l.t.slots[slot].delayed = advanced
 	})
-	promoteFallen(l)
+	promoteCollected(l)
 	return done
 }
 
@@ -119,7 +119,7 @@ func eachOf(l *ledger, offsets []seq.Offset, f func(slot int32)) (done []seq.Off
 	drawThese(l, offsets)
 	for _, o := range offsets {
 		slot, ok := l.slotOf(o)
-		if !ok || l.t.slots[slot].place != deferred || l.t.slots[slot].delayed == byNote {
+		if !ok || l.t.slots[slot].place != deferred || l.t.slots[slot].delayed == byRecording {
 			continue
 		}
 		f(slot)
@@ -147,21 +147,21 @@ func (x Operator) SetOrder(order policy.Order) {
 	fence := l.floor
 	for slot := 1; l.t != nil && slot < len(l.t.slots); slot++ {
 		switch m := &l.t.slots[slot]; m.place {
-		case ready, barred:
+		case ready, keyBlocked:
 			waits = append(waits, int32(slot)) //nolint:gosec // slots are numbered so
 		case inFlight, held:
 			fence = max(fence, m.offset+1)
-		case free, deferred, spent, lapsed:
+		case free, deferred, exhausted, expired:
 		}
 	}
 	for _, slot := range waits {
-		l.fall(slot)
+		l.collect(slot)
 	}
 	if l.keyed = nil; order == policy.ByKey {
 		l.keyed = newKeyed(l.floor, keyorder.DefaultLimits())
 		l.keyed.fence = fence
 	}
-	promoteFallen(l)
+	promoteCollected(l)
 	l.revision++
 }
 
@@ -178,13 +178,13 @@ func (x Operator) SetPolicy(p policy.Policy) {
 	drawWhere(l, 0, seq.MaxOffset+1, func(d position.Deferral) bool { return p.Exhausts(d.Attempts) })
 	for slot := 1; slot < len(l.t.slots); slot++ {
 		m := &l.t.slots[slot]
-		held := m.place == spent
-		waits := m.place == ready || m.place == deferred || m.place == barred
+		held := m.place == exhausted
+		waits := m.place == ready || m.place == deferred || m.place == keyBlocked
 		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
 			m.owner = -1 // its consumer is no longer known
-			l.fall(int32(slot))
+			l.collect(int32(slot))
 		}
 	}
-	promoteFallen(l)
+	promoteCollected(l)
 	l.revision++
 }

@@ -187,7 +187,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 19:
 		expired := rng.IntN(2) == 0
 		p.note("take back %d, expired %v", o, expired)
-		p.s.Retries().Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7, Expired: expired}, consumer)
+		p.s.Retries().Keep(Undeliverable{Delivery: Delivery{Offset: o}, Consumer: 7, Expired: expired}, consumer)
 		switch {
 		case !flying || e.consumer != consumer:
 		case expired:

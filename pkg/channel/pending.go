@@ -71,7 +71,7 @@ func pendingOf(l *ledger, m *message) Pending {
 		p.State = InFlight
 	case deferred:
 		p.State, p.Due, p.Backoff = Deferred, l.moment(m.due), m.delayed == byBackoff
-	case ready, spent, lapsed, barred, free:
+	case ready, exhausted, expired, keyBlocked, free:
 	}
 	return p
 }

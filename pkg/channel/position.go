@@ -28,7 +28,7 @@ func (v View) Position(now time.Time, wall int64) position.Position {
 	}
 	for i := range l.t.slots {
 		switch m := &l.t.slots[i]; m.place {
-		case inFlight, ready, spent, lapsed, barred:
+		case inFlight, ready, exhausted, expired, keyBlocked:
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, position.Attempt{Offset: m.offset, Attempts: m.attempts})
 			} else if m.delayed == advanced {

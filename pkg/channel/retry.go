@@ -13,8 +13,8 @@ import (
 // that this delays. A message has no place when its methods are called.
 type retries struct {
 	policy    policy.Policy // effective
-	spent     int32         // number of exhausted messages
-	lapsed    int32         // number of expired messages
+	exhausted int32         // number of exhausted messages
+	expired   int32         // number of expired messages
 	waiting   int           // number of messages deferred by the backoff
 	backedOff uint64        // total number of backoffs
 }
@@ -37,8 +37,8 @@ func (r *retries) backOff(t *tracked, slot int32) {
 	r.backedOff++
 }
 
-// spend withholds a message without a place if it is exhausted, and reports whether it is.
-func (r *retries) spend(t *tracked, slot int32) bool {
+// withhold withholds a message without a place if it is exhausted, and reports whether it did.
+func (r *retries) withhold(t *tracked, slot int32) bool {
 	m := &t.slots[slot]
 	if !r.exhausts(m.attempts) {
 		return false
@@ -47,20 +47,20 @@ func (r *retries) spend(t *tracked, slot int32) bool {
 	if m.owner >= 0 && int(m.owner) < len(t.consumers) {
 		m.taken = int64(t.consumers[m.owner].id) //nolint:gosec // what it was made of
 	}
-	m.place = spent
+	m.place = exhausted
 	t.number(slot)
-	t.append(&t.spent, slot)
-	r.spent++
+	t.append(&t.exhausted, slot)
+	r.exhausted++
 	return true
 }
 
-// lapse withholds a message without a place, because it has expired.
-func (r *retries) lapse(t *tracked, slot int32, consumer uint64) {
+// expire withholds a message without a place, because it has expired.
+func (r *retries) expire(t *tracked, slot int32, consumer uint64) {
 	m := &t.slots[slot]
-	m.taken, m.place = int64(consumer), lapsed //nolint:gosec // what it was made of
+	m.taken, m.place = int64(consumer), expired //nolint:gosec // what it was made of
 	t.number(slot)
-	t.append(&t.lapsed, slot)
-	r.lapsed++
+	t.append(&t.expired, slot)
+	r.expired++
 }
 
 // Retries is how often a State redelivers a message, with its exhausted messages. Like the State it
@@ -86,13 +86,13 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 	l.requeued++
 	l.revision++
 	l.leave(slot)
-	if l.retries.spend(l.t, slot) {
+	if l.retries.withhold(l.t, slot) {
 		return nil
 	}
 	nanos := l.nanos(now)
 	l.t.intoDeferred(slot, nanos, addTime(nanos, timeout))
 	l.deferred++
-	m.delayed = byNote
+	m.delayed = byRecording
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 func (r Retries) Resume(o seq.Offset, parked, now time.Time, delay time.Duration) {
 	l := r.l
 	slot, ok := l.slotOf(o)
-	if !ok || l.t.slots[slot].place != deferred || l.t.slots[slot].delayed != byNote || l.t.slots[slot].taken != l.nanos(parked) {
+	if !ok || l.t.slots[slot].place != deferred || l.t.slots[slot].delayed != byRecording || l.t.slots[slot].taken != l.nanos(parked) {
 		return
 	}
 	l.revision++
@@ -120,34 +120,34 @@ func (r Retries) Resume(o seq.Offset, parked, now time.Time, delay time.Duration
 // and expired ones.
 func (r Retries) Disposable() bool {
 	at := &r.l.retries
-	return at.lapsed > 0 || at.spent > 0 && at.policy.OnExhausted != policy.Block
+	return at.expired > 0 || at.exhausted > 0 && at.policy.OnExhausted != policy.Block
 }
 
 // Expire marks a taken message as expired: it is not sent, which does not count as a delivery, and
 // waits for Take. An offset that is not in flight is ignored.
 func (r Retries) Expire(o seq.Offset) {
 	l := r.l
-	slot, ok := l.flying(o)
+	slot, ok := l.findInFlight(o)
 	if !ok {
 		return
 	}
 	l.untake(slot)
-	l.retries.lapse(l.t, slot, 0)
+	l.retries.expire(l.t, slot, 0)
 }
 
-// Outlived records that a taken message has expired, and reports whether that is new: it may be
+// MarkExpired records that a taken message has expired, and reports whether that is new: it may be
 // taken again before it is finished.
-func (r Retries) Outlived(o seq.Offset) bool {
-	slot, ok := r.l.flying(o)
-	if !ok || r.l.t.slots[slot].delayed == outlived {
+func (r Retries) MarkExpired(o seq.Offset) bool {
+	slot, ok := r.l.findInFlight(o)
+	if !ok || r.l.t.slots[slot].delayed == markedExpired {
 		return false
 	}
-	r.l.t.slots[slot].delayed = outlived
+	r.l.t.slots[slot].delayed = markedExpired
 	return true
 }
 
-// Spent is a message that is exhausted or has expired.
-type Spent struct {
+// Undeliverable is a message that is exhausted or has expired.
+type Undeliverable struct {
 	Delivery
 	Consumer uint64 // that had it last; 0: no longer known
 	Expired  bool   // its time to live has passed
@@ -157,45 +157,45 @@ type Spent struct {
 // only if they do not block. They are in flight with a consumer until now+timeout. The consumer
 // finishes them or calls Keep. This does not count as a delivery. Take also works on a paused
 // channel.
-func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
+func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Undeliverable) []Undeliverable {
 	l := r.l
 	if !r.Disposable() || max <= 0 {
 		return out
 	}
 	nanos, owner := l.nanos(now), l.t.consumerOf(consumer)
 	for ; max > 0 && r.Disposable(); max-- {
-		slot, expired := l.retries.longest(l.t)
+		slot, late := l.retries.longest(l.t)
 		m := &l.t.slots[slot]
 		last := uint64(m.taken) //nolint:gosec // what it was made of
 		l.leave(slot)
 		l.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
 		takenOut(l, slot)
 		l.inFlight++
-		out = append(out, Spent{Delivery{m.offset, m.attempts}, last, expired})
+		out = append(out, Undeliverable{Delivery{m.offset, m.attempts}, last, late})
 	}
 	return out
 }
 
 // longest returns the message that has been expired, or exhausted without blocking, for the longest
 // time. There is one.
-func (r *retries) longest(t *tracked) (slot int32, lapsed bool) {
-	lapsed = r.lapsed > 0
-	if r.spent > 0 && r.policy.OnExhausted != policy.Block {
-		lapsed = lapsed && t.slots[t.lapsed.head].due < t.slots[t.spent.head].due
+func (r *retries) longest(t *tracked) (slot int32, late bool) {
+	late = r.expired > 0
+	if r.exhausted > 0 && r.policy.OnExhausted != policy.Block {
+		late = late && t.slots[t.expired.head].due < t.slots[t.exhausted.head].due
 	}
-	if lapsed {
-		return t.lapsed.head, true
+	if late {
+		return t.expired.head, true
 	}
-	return t.spent.head, false
+	return t.exhausted.head, false
 }
 
 // First returns the first exhausted message in log order.
 func (r Retries) First() (o seq.Offset, ok bool) {
 	l := r.l
-	if l.retries.spent == 0 {
+	if l.retries.exhausted == 0 {
 		return 0, false
 	}
-	for slot := l.t.spent.head; slot != 0; slot = l.t.slots[slot].next {
+	for slot := l.t.exhausted.head; slot != 0; slot = l.t.slots[slot].next {
 		if at := l.t.slots[slot].offset; !ok || at < o {
 			o, ok = at, true
 		}
@@ -205,7 +205,7 @@ func (r Retries) First() (o seq.Offset, ok bool) {
 
 // Keep returns a message from Take to its previous state. A message that the consumer no longer
 // has is ignored.
-func (r Retries) Keep(x Spent, consumer uint64) {
+func (r Retries) Keep(x Undeliverable, consumer uint64) {
 	l := r.l
 	slot, err := l.owned(x.Offset, consumer)
 	if err != nil {
@@ -214,11 +214,11 @@ func (r Retries) Keep(x Spent, consumer uint64) {
 	l.leave(slot)
 	l.revision++
 	if x.Expired {
-		l.retries.lapse(l.t, slot, x.Consumer)
+		l.retries.expire(l.t, slot, x.Consumer)
 		return
 	}
 	l.enqueue(slot)
-	if m := &l.t.slots[slot]; m.place == spent {
+	if m := &l.t.slots[slot]; m.place == exhausted {
 		m.taken = int64(x.Consumer) //nolint:gosec // what it was made of
 	}
 }
@@ -241,21 +241,21 @@ func again(l *ledger, slot int32, now int64, delay time.Duration) {
 
 // enqueueFirst inserts a message without a place at the front of the ready list, likewise.
 func enqueueFirst(l *ledger, slot int32) {
-	if l.retries.spend(l.t, slot) || bar(l, slot) {
+	if l.retries.withhold(l.t, slot) || block(l, slot) {
 		return
 	}
 	l.t.intoReadyFront(slot)
 	l.ready++
 }
 
-// promoteFallen moves messages collected by fall to their places, in log order.
-func promoteFallen(l *ledger) {
-	if l.t == nil || len(l.t.fallen) == 0 {
+// promoteCollected moves messages collected by collect to their places, in log order.
+func promoteCollected(l *ledger) {
+	if l.t == nil || len(l.t.collected) == 0 {
 		return
 	}
-	slices.SortFunc(l.t.fallen, func(a, b cell) int { return cmp.Compare(a.offset, b.offset) })
-	for _, c := range l.t.fallen {
+	slices.SortFunc(l.t.collected, func(a, b cell) int { return cmp.Compare(a.offset, b.offset) })
+	for _, c := range l.t.collected {
 		l.enqueue(c.slot)
 	}
-	l.t.fallen = l.t.fallen[:0]
+	l.t.collected = l.t.collected[:0]
 }

@@ -37,12 +37,12 @@ func TestMessageExpiresOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)
 	r := s.Retries()
-	if r.Outlived(0) {
+	if r.MarkExpired(0) {
 		t.Error("a message that is not taken has lived too long")
 	}
 	for i := range 3 {
 		s.Take(now, 1, time.Hour, 1, 1, nil)
-		if first := r.Outlived(0); first != (i == 0) {
+		if first := r.MarkExpired(0); first != (i == 0) {
 			t.Errorf("take %d: new is %v", i, first)
 		}
 		if s.View().Deferrals().Advanced(0) {

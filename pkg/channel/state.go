@@ -50,7 +50,7 @@ func restore(l *ledger, p position.Position, now time.Time, wall int64) {
 	makeRoom(l, &p, now, wall)
 	for _, a := range p.Attempted {
 		if !l.known(a.Offset) {
-			slot := l.meet(a.Offset, a.Attempts)
+			slot := l.trackAhead(a.Offset, a.Attempts)
 			l.enqueue(slot)
 		}
 	}
@@ -58,17 +58,17 @@ func restore(l *ledger, p position.Position, now time.Time, wall int64) {
 		switch {
 		case l.known(d.Offset):
 		case d.Delay == 0:
-			slot := l.meet(d.Offset, d.Attempts)
+			slot := l.trackAhead(d.Offset, d.Attempts)
 			l.enqueue(slot)
 			l.t.slots[slot].delayed = advanced
 		default:
 			due := addTime(l.nanos(now), min(subTime(d.At, wall), d.Delay))
 			taken := int64(subTime(due, int64(d.Delay)))
 			if time.Duration(due-taken) == d.Delay && farEnough(l, l.nanos(now), due) {
-				l.track().tell(d.Offset)
+				l.track().markEarly(d.Offset)
 				l.t.far.Add(position.Deferral{Offset: d.Offset, At: due, Delay: d.Delay, Attempts: min(d.Attempts, position.MaxAttempts)})
 			} else {
-				l.track().intoDeferred(l.meet(d.Offset, d.Attempts), taken, due)
+				l.track().intoDeferred(l.trackAhead(d.Offset, d.Attempts), taken, due)
 			}
 			l.deferred++
 		}
@@ -263,7 +263,7 @@ func putOff(l *ledger, slot int32, now, due int64) {
 // not in flight is ignored.
 func (s *State) UndoTake(o seq.Offset) {
 	l := &s.ledger
-	slot, ok := l.flying(o)
+	slot, ok := l.findInFlight(o)
 	if !ok {
 		return
 	}
@@ -275,7 +275,7 @@ func (s *State) UndoTake(o seq.Offset) {
 // delivery does not count. An offset that is not in flight is ignored.
 func (s *State) Drop(o seq.Offset) {
 	l := &s.ledger
-	slot, ok := l.flying(o)
+	slot, ok := l.findInFlight(o)
 	if !ok {
 		return
 	}
@@ -303,7 +303,7 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 			l.leave(e.slot)
 			again(l, e.slot, nanos, 0)
 		} else {
-			l.fall(e.slot)
+			l.collect(e.slot)
 		}
 		n++
 		if timedOut != nil {
@@ -392,7 +392,7 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 // for a while.
 func (s *State) Trim() {
 	l := &s.ledger
-	if l.inFlight+l.ready+l.deferred+int(l.retries.spent+l.retries.lapsed)+barredBy(l) == 0 {
+	if l.inFlight+l.ready+l.deferred+int(l.retries.exhausted+l.retries.expired)+blockedBy(l) == 0 {
 		l.t = nil
 		if l.keyed != nil {
 			l.keyed.lines = keyorder.New(keyorder.DefaultLimits())

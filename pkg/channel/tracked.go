@@ -15,28 +15,28 @@ const (
 	inFlight
 	ready
 	deferred
-	held   // finished once other replicas know: in flight without a consumer and a deadline
-	spent  // exhausted, and not delivered
-	lapsed // expired, and not delivered
-	barred // waits for others of its key to be finished, or for its key to be known
+	held       // finished once other replicas know: in flight without a consumer and a deadline
+	exhausted  // and not delivered
+	expired    // likewise
+	keyBlocked // waits for others of its key to be finished, or for its key to be known
 )
 
 // delayed is what deferred a message, or why it is no longer deferred.
 type delayed uint8
 
 const (
-	byClient  delayed = iota // its publisher or a consumer
-	byBackoff                // the channel's backoff
-	byNote                   // its attempts are being recorded elsewhere
-	advanced                 // no longer deferred: an operator advanced it
-	outlived                 // no longer deferred: it has expired
+	byClient      delayed = iota // its publisher or a consumer
+	byBackoff                    // the channel's backoff
+	byRecording                  // its attempts are being recorded elsewhere
+	advanced                     // no longer deferred: an operator advanced it
+	markedExpired                // no longer deferred: it has expired
 )
 
 // message is the state of one offset that is neither fresh nor finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot, or setAside; spent, lapsed: number of the event since which it is
-	taken    int64 // in flight: time of delivery; deferred: when it was deferred; both in ns on the timeline; spent, lapsed: the last consumer
+	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot, or setAside; exhausted, expired: number of the event since which it is
+	taken    int64 // in flight: time of delivery; deferred: when it was deferred; both in ns on the timeline; exhausted, expired: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
@@ -64,11 +64,11 @@ type tracked struct {
 	freeSlot  int32
 	ready     list
 	aside     aside
-	spent     list
-	lapsed    list
+	exhausted list
+	expired   list
 	deadlines timers // of messages in flight
 	deferrals timers
-	fallen    []cell // due, and about to become ready together
+	collected []cell // due, and about to become ready together
 	events    uint64 // total number of events
 	consumers []consumer
 	byID      map[uint64]int32 // consumers
@@ -138,11 +138,11 @@ func (t *tracked) leave(slot int32) {
 			from = &t.aside.list
 		}
 		t.unlink(from, slot)
-	case spent:
-		t.unlink(&t.spent, slot)
-	case lapsed:
-		t.unlink(&t.lapsed, slot)
-	case held, barred, free:
+	case exhausted:
+		t.unlink(&t.exhausted, slot)
+	case expired:
+		t.unlink(&t.expired, slot)
+	case held, keyBlocked, free:
 	}
 	m.event = 0
 	m.place = free

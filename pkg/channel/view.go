@@ -60,19 +60,18 @@ func (v View) InFlight() int { return v.l.inFlight }
 
 // Counts are a channel's statistics. The unsigned ones only grow.
 type Counts struct {
-	Depth     int64  // waiting to be delivered: neither in flight nor deferred
-	InFlight  int64  // delivered and not answered
-	Deferred  int64  // waiting for their due time
-	Messages  uint64 // in the log since the start of this State
-	Delivered uint64
-	Finished  uint64 // by their consumers
-	Requeued  uint64
-	TimedOut  uint64
-	Exhausted int64  // part of Depth: exhausted, and not delivered
-	Lapsed    int64  // part of Depth: expired, and not delivered
-	Waiting   int64  // part of Deferred: by the channel's backoff
-	Barred    int64  // part of Depth: waiting for others with their key, or for their keys to be known
-	BackedOff uint64 // deferred by the backoff
+	Depth      int64  // waiting to be delivered: neither in flight nor deferred
+	InFlight   int64  // delivered and not answered
+	Deferred   int64  // waiting for their due time
+	Messages   uint64 // in the log since the start of this State
+	Delivered  uint64
+	Finished   uint64 // by their consumers
+	Requeued   uint64
+	TimedOut   uint64
+	Exhausted  int64  // part of Depth: exhausted, and not delivered
+	Expired    int64  // part of Depth: expired, and not delivered
+	BackingOff int64  // part of Deferred: by the channel's backoff
+	BackedOff  uint64 // deferred by the backoff
 }
 
 // Totals returns what the channel has received and finished.
@@ -84,8 +83,7 @@ func (v View) Counts(end seq.Offset) Counts {
 	c := Counts{
 		InFlight: int64(l.inFlight), Deferred: int64(l.deferred),
 		Delivered: l.delivered, Finished: l.finished, Requeued: l.requeued, TimedOut: l.timedOut,
-		Exhausted: int64(l.retries.spent), Lapsed: int64(l.retries.lapsed), Waiting: int64(l.retries.waiting), BackedOff: l.retries.backedOff,
-		Barred: int64(barredBy(l)),
+		Exhausted: int64(l.retries.exhausted), Expired: int64(l.retries.expired), BackingOff: int64(l.retries.waiting), BackedOff: l.retries.backedOff,
 	}
 	if end > l.floor {
 		unfinished := int64(end-l.floor) - int64(l.done.Len())
@@ -134,9 +132,9 @@ func (v View) StateOf(o seq.Offset) (MessageState, uint16) {
 		return InFlight, m.attempts
 	case deferred:
 		return Deferred, m.attempts
-	case spent, lapsed:
+	case exhausted, expired:
 		return Exhausted, m.attempts
-	case ready, barred, free:
+	case ready, keyBlocked, free:
 	}
 	return Ready, m.attempts
 }

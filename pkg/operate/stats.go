@@ -107,9 +107,9 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		one := stats.Channel{
 			ChannelCounts: api.ChannelCounts{
 				Depth: n.Depth, InFlight: n.InFlight, Deferred: n.Deferred, MessagesTotal: n.Messages, DeliveredTotal: n.Delivered,
-				FinishedTotal: n.Finished, RequeuedTotal: n.Requeued, TimedOutTotal: n.TimedOut, ExpiredTotal: n.Expired,
+				FinishedTotal: n.Finished, RequeuedTotal: n.Requeued, TimedOutTotal: n.TimedOut, ExpiredTotal: n.ExpiredTotal,
 				FilteredTotal: filtered.Left, FilterErrorsTotal: filtered.Failed, FilterBroken: c.Selection.Broken() != nil,
-				Exhausted: n.Exhausted, Expired: n.Lapsed, BackingOff: n.Waiting, RateLimited: n.Limited,
+				Exhausted: n.Exhausted, Expired: n.Expired, BackingOff: n.BackingOff, RateLimited: n.Limited,
 				BackedOffTotal: n.BackedOff, DeadLetteredTotal: c.Failed.DeadLettered(), DroppedTotal: c.Failed.Dropped(),
 			},
 			Paused: n.Paused, LastConsumer: n.LastConsumer, LeftAt: n.LeftAt.UTC(), Latency: n.Latency, Rates: c.Flow.Rates(now, n.Totals()),

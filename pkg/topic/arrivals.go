@@ -170,11 +170,11 @@ func (a *arrival) notify(c *Channel, now time.Time, inherited bool) (arm bool) {
 	case a.to == nil:
 		c.state.Defer(a.offset, now, rest)
 	case !c.HasVersion(a.to.Channel):
-		c.state.Arrivals().PassOver(a.offset)
+		c.state.Arrivals().Skip(a.offset)
 	case a.to.Moves:
 		c.state.Arrivals().Move(channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
 	default:
-		c.state.Arrivals().Await(a.offset, a.to.Attempts, now, rest)
+		c.state.Arrivals().Add(a.offset, a.to.Attempts, now, rest)
 	}
 	return c.armLocked()
 }

@@ -117,8 +117,8 @@ type ChannelStats struct {
 	channel.Counts
 	Floor  seq.Offset // everything below is finished
 	Paused bool
-	// Expired counts messages that were dropped because their time to live had passed.
-	Expired uint64
+	// ExpiredTotal counts messages that were dropped because their time to live had passed.
+	ExpiredTotal uint64
 	// Limited reports that consumers wait for the channel's rate.
 	Limited bool
 	// Blocked is the first exhausted message that stays in the channel; nil if there is none.
@@ -138,7 +138,7 @@ func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.Histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.View().Floor(), Paused: c.state.Paused, Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
+	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.View().Floor(), Paused: c.state.Paused, ExpiredTotal: c.expired, Limited: c.limited && c.limit.Load() != nil}
 	s.LastConsumer, s.LeftAt = c.departed.Last()
 	if r := c.state.Retries(); r.Policy().OnExhausted == policy.Block {
 		if o, ok := r.First(); ok {

@@ -55,7 +55,7 @@ func (x Retries) disposableLocked() bool {
 func (x Retries) expireLocked(list []seq.Offset) []seq.Offset {
 	c, r := x.c, x.c.state.Retries()
 	for _, o := range list {
-		if r.Outlived(o) {
+		if r.MarkExpired(o) {
 			c.expired++
 		}
 	}
@@ -156,13 +156,13 @@ func (x Retries) nameLocked(id uint64) string {
 }
 
 // Expired reports that the message's time to live has passed, whether or not it used up its attempts.
-func (e *Exhausted) Expired() bool { return e.spent.Expired }
+func (e *Exhausted) Expired() bool { return e.undeliverable.Expired }
 
 // Exhausted is a message that used up its attempts, or has expired.
 type Exhausted struct {
 	Delivery
-	Consumer string // that had it last; "": unknown
-	spent    channel.Spent
+	Consumer      string // that had it last; "": unknown
+	undeliverable channel.Undeliverable
 	// Version distinguishes the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
 	Version, Moves uint64
 	Origin         seq.Offset // of a copy that replaces an earlier message: the Address.First; otherwise its own
@@ -171,7 +171,7 @@ type Exhausted struct {
 // Disposer takes exhausted messages from a channel, and finishes or returns them. One goroutine uses it.
 type Disposer struct {
 	k     *Consumer
-	taken []channel.Spent
+	taken []channel.Undeliverable
 }
 
 // NewDisposer returns a disposer of the channel's messages.
@@ -208,7 +208,7 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 		k.at.Rest()
 	}()
 	for i, x := range d.taken {
-		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves, Origin: x.Offset}
+		e := Exhausted{Consumer: names[i], undeliverable: x, Version: c.version, Moves: moves, Origin: x.Offset}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
 			if k.message.Address != nil && k.message.Address.Moves {
 				e.Origin = k.message.Address.First
@@ -229,20 +229,20 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 // another topic or dropped.
 func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
 	began := d.k.ch.p.o.Now()
-	err := d.k.Finish(e.spent.Offset)
+	err := d.k.Finish(e.undeliverable.Offset)
 	if err == nil {
 		d.k.ch.Failed.Count(deadLettered)
 		if deadLettered {
-			traced(d.k, trace.DeadLettered, e.spent.Offset, began)
+			traced(d.k, trace.DeadLettered, e.undeliverable.Offset, began)
 		}
 	}
 	return err
 }
 
 // Keep returns a message to the channel unchanged.
-func (d *Disposer) Keep(e *Exhausted) { d.keep(e.spent) }
+func (d *Disposer) Keep(e *Exhausted) { d.keep(e.undeliverable) }
 
-func (d *Disposer) keep(x channel.Spent) {
+func (d *Disposer) keep(x channel.Undeliverable) {
 	c := d.k.ch
 	c.mu.Lock()
 	c.state.Retries().Keep(x, d.k.id)

@@ -36,7 +36,7 @@ func TestExpiredMessagesAreNotDelivered(t *testing.T) {
 	b.now = t0.Add(2 * time.Hour)
 	c.Tick(b.now)
 	want(t, "when the delayed one is due", r.take(9, b.now), "")
-	if s := c.Stats(); s.Expired != 3 || s.Depth != 0 || s.Floor != 4 {
+	if s := c.Stats(); s.ExpiredTotal != 3 || s.Depth != 0 || s.Floor != 4 {
 		t.Errorf("%+v", s)
 	}
 	b.restart()
@@ -57,7 +57,7 @@ func TestExpiredMessagesDoNotBlockOrderedChannel(t *testing.T) {
 	want(t, "the first that has not expired", r.take(9, b.now), "b")
 	r.finish("b")
 	want(t, "the others", r.take(9, b.now), "")
-	if s := c.Stats(); s.Expired != 2 || s.Floor != 3 {
+	if s := c.Stats(); s.ExpiredTotal != 2 || s.Floor != 3 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -86,7 +86,7 @@ func TestDisposerTakesExpiredMessages(t *testing.T) {
 		} else {
 			want(t, "behind what has expired", r.take(9, b.now), "")
 		}
-		if s := c.Stats(); s.Exhausted != 0 || s.Lapsed == 0 || s.Expired == 0 || s.Blocked != nil {
+		if s := c.Stats(); s.Exhausted != 0 || s.Expired == 0 || s.ExpiredTotal == 0 || s.Blocked != nil {
 			t.Errorf("%v: %+v", order, s)
 		}
 		if again := c.Tick(b.now); !again || poked != 1 {
@@ -116,7 +116,7 @@ func TestDisposerTakesExpiredMessages(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if s := c.Stats(); fmt.Sprint(got) != "[a#1 c#0 kept]" || s.Depth != 0 || s.Floor != 3 || s.Expired != 2 || c.Failed.DeadLettered() != 2 {
+		if s := c.Stats(); fmt.Sprint(got) != "[a#1 c#0 kept]" || s.Depth != 0 || s.Floor != 3 || s.ExpiredTotal != 2 || c.Failed.DeadLettered() != 2 {
 			t.Errorf("%v: %v, %+v", order, got, s)
 		}
 		d.Close()

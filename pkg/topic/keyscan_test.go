@@ -82,8 +82,8 @@ func TestNextOfAKeyWaitsForAllReplicas(t *testing.T) {
 	s.line.deliverAll()
 	r = s.bench().join(s.keyedChannel("c", 1))
 	want(t, "the next leader, who has not heard of the one without a key", r.take(9, s.now), "a2 -1 b2 -2")
-	if got := c.Stats().Barred; got != 1 {
-		t.Errorf("%d wait for their key", got)
+	if b := c.Stats().KeyBlock; b == nil || b.Waiting != 2 {
+		t.Errorf("what waits for its key: %+v", b)
 	}
 }
 
@@ -216,8 +216,8 @@ func TestExpiredMessageOfAKeyIsFinishedForAll(t *testing.T) {
 	want(t, "before everybody knows of the first", r.take(9, later), "")
 	s.line.deliverAll()
 	want(t, "then", r.take(9, later), "a2")
-	if got := c.Stats(); got.Expired != 1 {
-		t.Errorf("%d expired", got.Expired)
+	if got := c.Stats(); got.ExpiredTotal != 1 {
+		t.Errorf("%d expired", got.ExpiredTotal)
 	}
 }
 
