@@ -25,8 +25,8 @@ type Keyed struct{ l *ledger }
 // Keyed returns the view.
 func (s *State) Keyed() Keyed { return Keyed{&s.ledger} }
 
-// Binds reports whether a message has, or may have, a key.
-func (k Keyed) Binds(o seq.Offset) bool {
+// MayHaveKey reports whether a message has, or may have, a key.
+func (k Keyed) MayHaveKey(o seq.Offset) bool {
 	l := k.l
 	if l.keyed == nil {
 		return false

@@ -93,7 +93,6 @@ func (x Sorting) Sort(o seq.Offset, lot Lot) {
 // Merge makes messages that wait for lots ready for all consumers again, before other messages.
 func (x Sorting) Merge() { mergeLots(&x.s.ledger) }
 
-// mergeLots is Sorting.Merge.
 func mergeLots(l *ledger) {
 	if l.t == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// TestOldestExhaustedOrExpiredIsTakenFirst: whether it is spent or
-// lapsed.
+// TestOldestExhaustedOrExpiredIsTakenFirst: whether it is exhausted or
+// expired.
 func TestOldestExhaustedOrExpiredIsTakenFirst(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(0, false)

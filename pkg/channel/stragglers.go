@@ -33,5 +33,5 @@ func (v View) Stragglers(logStart, end seq.Offset, now time.Time) []Pending {
 			return nil
 		}
 	}
-	return slices.DeleteFunc(list, func(m Pending) bool { return Keyed{l}.Binds(m.Offset) })
+	return slices.DeleteFunc(list, func(m Pending) bool { return Keyed{l}.MayHaveKey(m.Offset) })
 }

@@ -44,7 +44,7 @@ func (v View) Confirms(o seq.Offset) bool {
 	if v.l.keyed == nil {
 		return v.l.ordered
 	}
-	return Keyed(v).Binds(o)
+	return Keyed(v).MayHaveKey(o)
 }
 
 // Current returns the current offset of a message that a consumer knows by an offset.

@@ -115,7 +115,7 @@ func intactElsewhere(p *Partition, d *commitlog.CorruptionError) bool {
 func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
 	c, now := k.ch, k.ch.p.o.Now()
 	for _, o := range left {
-		if !c.ephemeral && c.state.Keyed().Binds(o) && c.state.Holds().Skip(o, k.id) == nil {
+		if !c.ephemeral && c.state.Keyed().MayHaveKey(o) && c.state.Holds().Skip(o, k.id) == nil {
 			c.finishing.add(o, nil, now)
 		} else {
 			c.state.Drop(o)
