@@ -137,17 +137,12 @@ func (c *Converger) applyRole(h *Topic, i int) error {
 	}
 	err := c.Adopt(h, t, i, nodes)
 	hp := h.Held(i)
-	if hp != nil && err == nil {
-		if lp := hp.Led.Load(); lp != nil {
-			err = lp.adopt(h, t, defaults)
-		}
-	}
 	if hp != nil {
 		limit, share := quota.Bounds(&t.Config)
 		commitlog.Retention{MaxBytes: limit, Share: share}.Bound(hp.Replica.Log())
 	}
 	if hp != nil && err == nil {
-		hp.matched.Store(&matched{t, hp.view, defaults})
+		err = hp.match(h, t, defaults)
 	}
 	switch changed := c.failures.set(h, i, err); {
 	case changed && err != nil:

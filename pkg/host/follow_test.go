@@ -22,7 +22,7 @@ func manyTopics(t *testing.T, topics int) *meta.State {
 	return s
 }
 
-func change(t *testing.T, s *meta.State, c meta.Command) {
+func change(t testing.TB, s *meta.State, c meta.Command) {
 	t.Helper()
 	if r := s.Apply(s.Index()+1, c); r.Err != nil {
 		t.Fatal(r.Err)

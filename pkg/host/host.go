@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/limit"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/removal"
@@ -140,17 +138,6 @@ func (n *Host) Leaving() bool { return n.life.leaving.Load() || n.Exiting() }
 // target already leads it.
 func (n *Host) Transfer(ctx context.Context, a forward.Transfer) (forward.Nothing, error) {
 	return forward.Nothing{}, n.handovers.one(ctx, a)
-}
-
-// channelsOf returns a topic's channels in the order of their creation: the first one gets the
-// backlog.
-func channelsOf(t *meta.Topic) []*meta.Channel {
-	all := make([]*meta.Channel, 0, len(t.Channels))
-	for _, c := range t.Channels {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b *meta.Channel) int { return int(a.Version) - int(b.Version) })
-	return all
 }
 
 // Register adds the operations about this node's replicas that other nodes may call.

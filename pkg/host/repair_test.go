@@ -20,7 +20,7 @@ type someNodes struct{ forward.Remote }
 type deafObserver struct{ topic.Observer }
 
 // newRepair returns a repairer, and an empty replica whose repair is in progress.
-func newRepair(t *testing.T) (*repairer, *Topic, *Held) {
+func newRepair(t testing.TB) (*repairer, *Topic, *Held) {
 	t.Helper()
 	disk := vfs.NewMem()
 	if err := vfs.MkdirAllSynced(disk, "p"); err != nil {

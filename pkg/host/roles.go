@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -239,7 +240,7 @@ func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 		lp.Lease.Begin(lp.Term.Confirmed, func() { rs.terms.activate(lp.Term) })
 	}
 	lp.Part.Serve(lp.Term)
-	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())
+	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults(), nil)
 	hp.Led.Store(lp)
 	rs.terms.track(lp)
 	rs.unsaved.add(h, hp) // earlier notifications found no term
@@ -350,25 +351,57 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 	return rs.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
 }
 
-// adopt applies the metadata of a topic's channels, with the cluster's defaults. A failure of one
-// channel does not affect the others.
-func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
+// match applies the metadata of the topic's channels to a replica that this node leads. It has then applied all
+// metadata without an error.
+func (hp *Held) match(h *Topic, t *meta.Topic, defaults policy.Policy) error {
+	if lp := hp.Led.Load(); lp != nil {
+		if err := lp.adopt(h, t, defaults, hp.matched.Load()); err != nil {
+			hp.matched.Store(nil) // some channels are as t says, others are not
+			return err
+		}
+	}
+	hp.matched.Store(&matched{t, hp.view, defaults})
+	return nil
+}
+
+// changedChannels returns the channels of a topic that the metadata applied before does not have, or not with the same
+// settings and policy, in the order of their creation: the first one gets the backlog.
+func (m *matched) changedChannels(t *meta.Topic, defaults policy.Policy) []*meta.Channel {
+	var before map[string]*meta.Channel
+	if m != nil && m.defaults == defaults && m.topic.Config.Channels == t.Config.Channels {
+		before = m.topic.Channels
+	}
+	var changed []*meta.Channel
+	for name, c := range t.Channels {
+		if before[name] != c { // each change of a channel makes another value
+			changed = append(changed, c)
+		}
+	}
+	slices.SortFunc(changed, func(a, b *meta.Channel) int { return cmp.Compare(a.Version, b.Version) })
+	return changed
+}
+
+// adopt applies the metadata of a topic's channels, with the cluster's defaults, to those that are not as in the
+// metadata applied before. A failure of one channel does not affect the others.
+func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy, before *matched) error {
 	lp.Part.Configure(topic.Settings{Paused: t.Paused, TTL: t.Config.TTL, Trace: t.Config.Trace})
 	errs := []error{lp.setWindow(&t.Config)}
-	for _, c := range channelsOf(t) {
-		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Order: c.Order, Paused: c.Paused, First: c.First, Filter: c.Filter, Former: c.FormerVersions()}); err != nil {
-			errs = append(errs, &channelError{c.Name, err})
+	for _, m := range before.changedChannels(t, defaults) {
+		c, err := lp.Part.AddChannel(m.Name, uint64(m.Version), topic.ChannelOptions{Order: m.Order, Paused: m.Paused, First: m.First, Filter: m.Filter, Former: m.FormerVersions()})
+		if h.govern(c, t, defaults); err != nil {
+			errs = append(errs, &channelError{m.Name, err})
 		}
 	}
 	for _, c := range lp.Part.Channels() {
-		if !c.Ephemeral() && t.Channels[c.Name()] == nil {
+		switch {
+		case c.Ephemeral(): // the metadata applied before does not say which policy it has: see AddEphemeral
+			h.govern(c, t, defaults)
+		case t.Channels[c.Name()] == nil:
 			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, failure.ChannelNotFound) {
 				errs = append(errs, &channelError{c.Name(), err})
 			}
 			h.Rates.Forget(c.Name(), func() bool { return Serves(h, c.Name()) })
-			continue
 		}
-		h.govern(c, t, defaults)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -265,3 +265,17 @@ func TestRateOfNextVersionOfChannelIsItsOwn(t *testing.T) {
 		t.Error("two partitions of one channel have two limits")
 	}
 }
+
+// TestPartitionsShareLimitOfChannelThatHadNone has one partition learn of the end of a rate after another has learned of
+// the next rate.
+func TestPartitionsShareLimitOfChannelThatHadNone(t *testing.T) {
+	var r Rates
+	now := time.Unix(1000, 0)
+	first := r.Of("c", 7, 10, now)
+	if none := r.Of("c", 7, 0, now); none != nil {
+		t.Error("a channel without a rate has a limit")
+	}
+	if r.Of("c", 7, 10, now) != first {
+		t.Error("two partitions of one channel have two limits")
+	}
+}

@@ -101,13 +101,13 @@ func (r *Rates) Forget(channel string, exists func() bool) {
 }
 
 // Of returns the limit of a channel with this rate, in messages per second over all
-// nodes. Rate 0 means no limit: the result is nil. A later version of the channel, created
-// again after a deletion, gets another limit.
+// nodes. Rate 0 means no limit: the result is nil. All partitions share the limit, although one
+// learns of a rate before another learns that there was none. A later version of the channel,
+// created again after a deletion, gets another limit.
 func (r *Rates) Of(channel string, version uint64, rate int, now time.Time) *Limit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rate == 0 {
-		delete(r.all, channel)
 		return nil
 	}
 	x := r.all[channel]
