@@ -51,7 +51,9 @@ func (l *lan) whole(within time.Duration) {
 				continue
 			}
 			log := hp.Replica.Log()
-			sum, err := operate.DigestOf(l.t.Context(), log, log.Start(), log.End())
+			c := commitlog.NewChecker(log, log.Start())
+			sum, err := c.Digest(l.t.Context(), log.End())
+			c.Close()
 			if state += fmt.Sprintf(", %s: [%d,%d) %.8s %v", id, log.Start(), log.End(), sum, err); err == nil {
 				sums[sum] = true
 			} else {

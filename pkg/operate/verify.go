@@ -3,9 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,57 +47,14 @@ var askDigest = question[copyArgs, string]{"digest", func(o *Node, ctx context.C
 	if err != nil {
 		return "", err
 	}
-	sum, err := DigestOf(ctx, hp.Replica.Log(), a.From, a.End)
+	c := commitlog.NewChecker(hp.Replica.Log(), a.From)
+	defer c.Close()
+	sum, err := c.Digest(ctx, a.End)
 	if fate.Of(err) == fate.Corrupt {
 		hp.Replica.MarkDamaged(err)
 	}
 	return sum, err
 }}
-
-// digestStep is how many bytes of a log are read at a time.
-const digestStep = 1 << 20
-
-// errWhole ends the reading for a digest.
-var errWhole = errors.New("log fully read")
-
-// DigestOf returns the SHA-256 of a log's batches on disk, from the one that contains from to the
-// last that ends at or before end, in hexadecimal. It fails if a message between them is missing.
-func DigestOf(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string, error) {
-	h := sha256.New()
-	c := commitlog.NewChecker(l, from)
-	defer c.Close()
-	next := from
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		_, done, err := c.Step(digestStep, func(b commitlog.Batch) error {
-			switch {
-			case b.First() > next && next < end:
-				return missing(next, min(b.First(), end))
-			case b.End() > end:
-				return errWhole
-			case b.End() > from:
-				h.Write(b.Raw())
-				next = b.End()
-			}
-			return nil
-		})
-		switch {
-		case err == nil && done && next < end:
-			return "", missing(next, end)
-		case errors.Is(err, errWhole), err == nil && done:
-			return hex.EncodeToString(h.Sum(nil)), nil
-		case err != nil:
-			return "", err
-		}
-	}
-}
-
-// missing is the error for messages that a log should have. They may have been deleted by its retention meanwhile.
-func missing(from, to seq.Offset) error {
-	return fmt.Errorf("the log has no messages from offset %d to %d", from, to-1)
-}
 
 // Digest returns the digests of a topic's partitions, on every replica that responds, over what all
 // in-sync ones have: from the latest start to the least committed end. A replica that is not in
