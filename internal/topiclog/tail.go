@@ -234,6 +234,12 @@ func (t *tail) fill(ctx context.Context, q api.Partition) (bool, error) {
 		return false, nil
 	}
 	some, err := t.log.peek(ctx, api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPage, Filter: t.o.Filter})
+	if e, is := errors.AsType[*api.Error](err); is && e.Lost != nil && e.Lost.Next > from {
+		t.next[q.Partition] = e.Lost.Next
+		_, _ = fmt.Fprintf(t.o.Warn, "%s/%d: messages %d to %d are lost: the log is damaged, and no replica holds them; going on after them, as consumers do\n",
+			t.log.Topic, q.Partition, max(from, e.Lost.From), e.Lost.Next-1)
+		return t.fill(ctx, q)
+	}
 	switch {
 	case err != nil:
 		return false, err

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,9 +16,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
+// lostIn is a range of a partition that cannot be read.
+type lostIn struct {
+	partition int
+	api.DamageRange
+}
+
 // brokerOf returns the log of a topic with two partitions of n messages: of partition 0 at each even second, of the
-// other at each odd one. peeks counts the requests for messages. A damaged partition cannot be read; -1: none is.
-func brokerOf(t *testing.T, n, damaged int, peeks *int) *Log {
+// other at each odd one. peeks counts the requests for messages. A damaged partition cannot be read; -1: none is. Lost
+// ranges cannot be read either.
+func brokerOf(t *testing.T, n, damaged int, peeks *int, lost ...lostIn) *Log {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/topics/orders", func(w http.ResponseWriter, _ *http.Request) {
 		end := uint64(n)
@@ -36,6 +45,18 @@ func brokerOf(t *testing.T, n, damaged int, peeks *int) *Log {
 		}
 		list := api.PeekedList{Messages: []api.Peeked{}}
 		for o := from; o < n && len(list.Messages) < most; o++ {
+			if i := slices.IndexFunc(lost, func(l lostIn) bool {
+				return l.partition == partition && uint64(o) >= l.From && uint64(o) < l.Next
+			}); i >= 0 {
+				if len(list.Messages) > 0 {
+					break
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+				e := api.Errorf(failure.Corrupt, "stored data is damaged")
+				e.Lost = &lost[i].DamageRange
+				_ = json.NewEncoder(w).Encode(api.ErrorAnswer{Error: e})
+				return
+			}
 			at := midnight().Add(time.Duration(2*o+partition) * time.Second)
 			list.Messages = append(list.Messages, api.Peeked{Partition: partition, Seq: uint64(o), Timestamp: at, Headers: json.RawMessage("{}"), Body: []byte("x")})
 		}
@@ -81,6 +102,33 @@ func TestTailShowsWhatCanBeRead(t *testing.T) {
 	})
 	if api.CodeOf(err) != failure.Corrupt || shown != 10 {
 		t.Errorf("%d messages shown: %v", shown, err)
+	}
+}
+
+// TestTailGoesOnAfterLostMessages: it says which, and shows all others.
+func TestTailGoesOnAfterLostMessages(t *testing.T) {
+	const n = 3 * tailPage
+	peeks, shown, warned := 0, 0, strings.Builder{}
+	lost := []lostIn{{1, api.DamageRange{From: 0, Next: 2}}, {1, api.DamageRange{From: 2, Next: 5}}, {0, api.DamageRange{From: 150, Next: 151}}}
+	log := brokerOf(t, n, -1, &peeks, lost...)
+	enough := errors.New("enough")
+	err := log.Tail(t.Context(), TailOptions{From: From{Edge: AtOffset, Offset: 1}, Warn: &warned}, func(m api.Peeked) error {
+		for _, l := range lost {
+			if m.Partition == l.partition && m.Seq >= l.From && m.Seq < l.Next {
+				t.Errorf("message %d of partition %d is shown", m.Seq, m.Partition)
+			}
+		}
+		if shown++; m.Partition == 1 && m.Seq == n-1 {
+			return enough
+		}
+		return nil
+	})
+	if want := 2*(n-1) - 5; !errors.Is(err, enough) || shown != want {
+		t.Errorf("%d messages shown, want %d: %v", shown, want, err)
+	}
+	const way = " are lost: the log is damaged, and no replica holds them; going on after them, as consumers do\n"
+	if want := "orders/1: messages 1 to 1" + way + "orders/1: messages 2 to 4" + way + "orders/0: messages 150 to 150" + way; warned.String() != want {
+		t.Errorf("it says:\n%swant:\n%s", warned.String(), want)
 	}
 }
 

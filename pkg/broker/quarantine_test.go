@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -233,4 +237,43 @@ func TestNewTopicLosesNothingWhenLeaderDies(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
+}
+
+// TestPeekGoesOnAfterDamage reads a partition, of which the only copy is damaged, from another node: pages of messages
+// end before the damaged range, and a page that would begin in it is refused with the range.
+func TestPeekGoesOnAfterDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1")
+		for i := range 5 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+		}
+		l.stop("n1")
+		l.spoil("n1", "t", 0, "222")
+		l.start("n1")
+		page := func(from seq.Offset, filter string) string {
+			seen, err := l.at("n2").Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, From: &from, Max: 9, Filter: filter})
+			if lost, is := errors.AsType[*commitlog.CorruptionError](err); is && fate.Of(err) == fate.Corrupt {
+				return fmt.Sprintf("lost %d to %d", lost.From, lost.Next)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			found := ""
+			for i := range seen {
+				found += string(seen[i].Body[:1])
+			}
+			return found
+		}
+		for _, filter := range []string{"", "size > 0"} {
+			if got := fmt.Sprint(page(0, filter), ", ", page(2, filter), ", ", page(3, filter)); got != "01, lost 2 to 3, 34" {
+				t.Errorf("filter %q: %s", filter, got)
+			}
+		}
+		if got := page(0, "size > 1000"); got != "lost 2 to 3" {
+			t.Errorf("without a match before the range: %s", got)
+		}
+		if seen, err := l.at("n2").Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 9}); fate.Of(err) != fate.Corrupt {
+			t.Errorf("without a position, the damage is hidden: %d messages, %v", len(seen), err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
-	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 )
@@ -278,17 +279,25 @@ func TestDamagedLeaderIsReportedDuringTransfer(t *testing.T) {
 	})
 }
 
-// An operator who looks at a damaged log is referred to the log of the node: the damage is recorded, and repaired.
+// An operator who looks at a log that is damaged on its leader alone is asked to try again: the damage is recorded, and
+// another replica leads.
 func TestRotThatAnOperatorMeetsIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.Log.TailBytes = -1 })
 		leader := l.leader("t", 0)
 		l.spoil(leader.Node.Self, "t", 0, "2222")
-		if _, err := leader.Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 8}); fate.Of(err) != fate.Corrupt {
+		if _, err := leader.Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 8}); !errors.Is(err, failure.Unreadable) {
 			t.Fatalf("peek: %v", err)
 		}
 		if n := leader.Host.Topics.LogStats().Damaged; n != 1 {
 			t.Errorf("%d damaged ranges were recorded", n)
+		}
+		l.eventually("another leader", func() bool {
+			now := l.store.Topic("t").Partitions[0].Leader
+			return now != "" && now != leader.Node.Self
+		})
+		if seen, err := leader.Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 8}); err != nil || len(seen) != 8 {
+			t.Errorf("%d messages are seen: %v", len(seen), err)
 		}
 	})
 }

@@ -120,6 +120,10 @@ var (
 		Word: "NOT_IN_SYNC", Code: Precondition,
 		Hint: "start a node of the in-sync set with its data; only if all of them are lost for good: brokerctl partition elect TOPIC/PARTITION --unclean --to NODE",
 	})
+	// Unreadable is a damaged range that may be intact elsewhere. Where it is not, reading it fails with Damaged.
+	Unreadable = refused(78, "part of the log is damaged on this node, and other replicas may hold it intact", Kind{
+		Word: "UNREADABLE", Code: Unavailable, Hint: "retry: another replica becomes the leader, or the range is copied from one",
+	})
 	NoLoss = refused(59, "replica has not lost its data, or the partition has other replicas: elect one of those", Kind{Word: "NOTHING_LOST", Code: Precondition})
 
 	OnlyCopies = refused(73, "node has the only copy of deleted topics that can still be restored", Kind{
@@ -212,6 +216,6 @@ func All() []*Kind {
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, Behind, CommandTooLarge, NotApplied, ChannelUnconfirmed,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
-		AccessLimit, LastAdmin, AccessUnconfirmed, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted,
+		AccessLimit, LastAdmin, AccessUnconfirmed, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted, Unreadable,
 	}
 }

@@ -92,7 +92,8 @@ type Led struct {
 	leaving atomic.Bool          // it is being transferred
 	Letters deadletter.Processor // redrives and purges dead letters, if it is a partition of a dead-letter topic
 	Once    once.Switch          // accepts messages with dedup ids
-	damaged func(*commitlog.CorruptionError) (elsewhere bool)
+	// Damaged handles damage that a reader met, and reports whether other replicas may hold the range.
+	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
 
 // Nodes are the nodes that a topic's partitions refer to.
@@ -223,7 +224,7 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 // and the next run retries. No client knows yet that the channel exists.
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
-	lp.damaged = func(err *commitlog.CorruptionError) bool {
+	lp.Damaged = func(err *commitlog.CorruptionError) bool {
 		elsewhere := rs.quarantine.waits(h, hp, err)
 		rs.quarantine.foundDamage(h, hp, err)
 		return elsewhere
@@ -441,7 +442,7 @@ func (hp *Held) retain(r commitlog.Retention) (unfinished seq.Offset, err error)
 
 // setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
-	if err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.damaged}); err != nil {
+	if err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.Damaged}); err != nil {
 		return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 	}
 	return nil

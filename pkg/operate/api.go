@@ -27,9 +27,9 @@ type Peeked struct {
 // Peek is a request for messages without consuming them.
 type Peek struct {
 	Topic     string
-	Channel   string // "": the log itself
-	Partition int    // AnyPartition: all
-	From      *seq.Offset
+	Channel   string      // "": the log itself
+	Partition int         // AnyPartition: all
+	From      *seq.Offset // of one partition: the messages end before a damaged range, unless they begin in it
 	Max       int
 	Bytes     int // no message follows the one that reaches this many bytes of bodies and headers; 0: no bound
 	// Filter chooses messages: see pkg/filter. Max and Bytes count only chosen ones. It visits

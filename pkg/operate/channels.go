@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -213,8 +214,9 @@ func (o *Contents) DeleteChannel(ctx context.Context, name, channel string) erro
 
 // peekedPart is a part of a Peek's result.
 type peekedPart struct {
-	Messages []Peeked `json:"messages"`
-	More     bool     `json:"more"` // it ends because of PeekBytes
+	Messages []Peeked                   `json:"messages"`
+	More     bool                       `json:"more"`           // it ends because of PeekBytes
+	Lost     *commitlog.CorruptionError `json:"lost,omitempty"` // it ends because of a range that no replica holds intact
 }
 
 var askPeek = question[Peek, peekedPart]{"peek", func(o *Node, ctx context.Context, p Peek) (peekedPart, error) {
@@ -222,14 +224,16 @@ var askPeek = question[Peek, peekedPart]{"peek", func(o *Node, ctx context.Conte
 		p.Bytes = PeekBytes
 	}
 	seen, err := o.PeekHere(ctx, p)
-	if err != nil {
+	lost, is := errors.AsType[*commitlog.CorruptionError](err)
+	if err != nil && !is {
 		return peekedPart{}, err
 	}
-	return peekedPart{seen, bytesLeft(p.Bytes, seen) < 0}, nil
+	return peekedPart{seen, bytesLeft(p.Bytes, seen) < 0, lost}, nil
 }}
 
 // Peek returns messages without consuming them, partition by partition, from each leader. A
-// partition without a leader is skipped unless it was requested explicitly.
+// partition without a leader is skipped unless it was requested explicitly. It fails with a CorruptionError if they would
+// begin in a damaged range that no replica holds intact.
 func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	t, err := o.node.topics.Topic(r.Topic)
 	if err != nil {
@@ -240,7 +244,11 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 	r.Max = min(r.Max, MaxPeek)
 	if r.Partition >= 0 {
-		return o.peek(ctx, r)
+		some, err := o.peek(ctx, r)
+		if _, lost := errors.AsType[*commitlog.CorruptionError](err); lost && r.From != nil && len(some) > 0 {
+			return some, nil // the next request begins in the damaged range
+		}
+		return some, err
 	}
 	peeked := []Peeked{}
 	missing := 0
@@ -267,7 +275,8 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	return peeked, nil
 }
 
-// peek requests messages of one partition until all have been received.
+// peek requests messages of one partition until all have been received, or those before a damaged
+// range.
 func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	all := []Peeked{}
 	for {
@@ -275,7 +284,9 @@ func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, part.Messages...)
+		if all = append(all, part.Messages...); part.Lost != nil {
+			return all, part.Lost
+		}
 		r.Max -= len(part.Messages)
 		if r.Bytes = bytesLeft(r.Bytes, part.Messages); !part.More || r.Bytes < 0 || r.Max <= 0 || len(part.Messages) == 0 {
 			return all, nil

@@ -2,12 +2,14 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -38,7 +40,8 @@ const (
 )
 
 // PeekHere returns messages of the partitions that this node leads without consuming them,
-// partition by partition.
+// partition by partition. With a CorruptionError it returns those before the damaged
+// range, which no replica holds intact.
 func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 	h := o.host.Lookup(r.Topic)
 	if h == nil {
@@ -66,16 +69,23 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 			break
 		}
 		some, err := peek(ctx, lp, r, h.Numbering())
-		if fate.Of(err) == fate.Corrupt {
-			lp.Replica.MarkDamaged(err) // logs the location
+		if peeked = append(peeked, some...); err != nil {
+			return peeked, unreadable(lp, err)
 		}
-		if err != nil {
-			return nil, err
-		}
-		peeked = append(peeked, some...)
 		r.Bytes = bytesLeft(r.Bytes, some)
 	}
 	return peeked, nil
+}
+
+// unreadable reports damage as consumers do, and returns the error for one who peeks.
+func unreadable(lp *host.Led, err error) error {
+	switch d, is := errors.AsType[*commitlog.CorruptionError](err); {
+	case is && lp.Damaged(d):
+		return fmt.Errorf("%w: %s", failure.Unreadable, err.Error()) // the fate of which is not that of err
+	case !is && fate.Of(err) == fate.Corrupt:
+		lp.Replica.MarkDamaged(err) // logs the location
+	}
+	return err
 }
 
 // bytesLeft returns the byte bound for the rest of a Peek that has found some messages: negative
@@ -119,9 +129,6 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 	} else {
 		seen, err = pick(ctx, lp.Part, c, from, Peek{Max: r.Max, Bytes: most}, chosen)
 	}
-	if err != nil {
-		return nil, err
-	}
 	peeked := make([]Peeked, 0, len(seen))
 	for i := range seen {
 		s := &seen[i]
@@ -132,7 +139,7 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 			Key: s.Message.Key, Dedup: s.Message.Dedup, TTL: s.Message.TTL,
 		})
 	}
-	return peeked, nil
+	return peeked, err
 }
 
 // deliverAt returns when a message's publisher wanted it delivered, by the clock that stamped it;
@@ -206,9 +213,6 @@ func (r *Peek) byContent(partition int) (func(*topic.Seen) bool, error) {
 func pick(ctx context.Context, p *topic.Partition, c *topic.Channel, from seq.Offset, bound Peek, chosen func(*topic.Seen) bool) (picked []topic.Seen, err error) {
 	for looked := 0; looked < maxFiltered && ctx.Err() == nil; {
 		page, err := p.Peek(c, from, filteredPage, filteredBytes)
-		if err != nil {
-			return nil, err
-		}
 		for i := range page {
 			if !chosen(&page[i]) {
 				continue
@@ -219,8 +223,8 @@ func pick(ctx context.Context, p *topic.Partition, c *topic.Channel, from seq.Of
 				return picked, nil
 			}
 		}
-		if len(page) == 0 {
-			return picked, nil
+		if len(page) == 0 || err != nil {
+			return picked, err
 		}
 		looked += len(page)
 		from = page[len(page)-1].Offset + 1

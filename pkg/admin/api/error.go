@@ -12,7 +12,9 @@ type Error struct {
 	Message string       `json:"message"`        // the error, a sentence without full stop
 	Hint    string       `json:"hint,omitempty"` // a remedy
 	Fate    string       `json:"fate,omitempty"` // the fate of the data
-	cause   error
+	// Lost is the damaged range that a request for messages begins in, if no replica holds it intact. Consumers skip it.
+	Lost  *DamageRange `json:"lost,omitempty"`
+	cause error
 }
 
 // Error returns the message.

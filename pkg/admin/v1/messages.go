@@ -18,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -357,7 +358,7 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 	messages, err := v.channels.topics.broker.Peek(r.Context(), req)
 	if err != nil {
 		share.Close()
-		return answer{}, err
+		return answer{}, peekError(err)
 	}
 	size := 0
 	for _, m := range messages {
@@ -371,6 +372,17 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 		}
 	})
 	return answer{status: http.StatusOK, value: list, turns: turns, written: share.Close}, nil
+}
+
+// peekError is an error of a peek, with the damaged range that it would begin in.
+func peekError(err error) error {
+	d, lost := errors.AsType[*commitlog.CorruptionError](err)
+	if !lost {
+		return err
+	}
+	e := apiError(err)
+	e.Lost = &api.DamageRange{File: d.Path, Position: d.Position, From: uint64(d.From), Next: uint64(d.Next)}
+	return e
 }
 
 // peekStates are the states of the messages that a peek of a channel shows.
