@@ -61,6 +61,10 @@ func TestAccessChangeIsConfirmedByAllNodes(t *testing.T) {
 					t.Errorf("%v, not at one node: %v", takes, err)
 				}
 			}
+			missing := access.Change{Verb: takes.Verb, User: takes.User + "s", Rules: takes.Rules}
+			if err := change(missing); !errors.Is(err, failure.UserNotFound) || errors.Is(err, failure.AccessUnconfirmed) {
+				t.Errorf("a user that never was: %v", err)
+			}
 			l.hosts["n2"].away.Store(false)
 			if err := change(takes); err == nil || errors.Is(err, failure.AccessUnconfirmed) || !strings.Contains(err.Error(), "have applied its removal") {
 				t.Errorf("%v, at all nodes: %v", takes, err)

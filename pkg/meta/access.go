@@ -3,6 +3,8 @@ package meta
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/brokerd/brokerd/pkg/access"
 )
@@ -29,7 +31,22 @@ func AccessOf(s *State) *access.Directory { return s.access }
 
 // describeAccess describes a change, without credentials.
 func describeAccess(c ChangeAccess) Event {
-	return Event{Kind: "access_changed", Object: c.Change.Of(), What: "access control: " + clip(c.Change.String())}
+	return Event{Kind: "access_changed", Object: c.Change.Of(), What: accessPrefix + clip(c.Change.String())}
+}
+
+const accessPrefix = "access control: "
+
+// Took returns the index of the last change that may have taken away what c would, among the events; 0: there is none.
+func (j Journal) Took(c access.Change) uint64 {
+	for _, e := range slices.Backward(j.past.events) {
+		for _, verb := range []access.Verb{c.Verb, access.DeleteUser} {
+			took := accessPrefix + access.Change{Verb: verb, User: c.User, ID: c.ID}.String()
+			if rest, is := strings.CutPrefix(e.What, took); is && (rest == "" || strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ",")) {
+				return e.Index
+			}
+		}
+	}
+	return 0
 }
 
 // encodeAccess writes the snapshot's line about access, if anything was ever changed.

@@ -98,3 +98,36 @@ func TestAccessEventOmitsCredentials(t *testing.T) {
 		t.Errorf("%+v, want %q", events[0], want)
 	}
 }
+
+// TestJournalKnowsWhatWasTaken by the events, whoever took it.
+func TestJournalKnowsWhatWasTaken(t *testing.T) {
+	var s State
+	apply := func(c access.Change) {
+		t.Helper()
+		if r := ApplyAt(&s, s.Index()+1, 1, ChangeAccess{c}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	rule := []access.Rule{{Right: access.Read}}
+	for _, name := range []string{"ann", "bob"} {
+		apply(access.Change{Verb: access.CreateUser, User: name, Rules: rule})
+	}
+	apply(access.Change{Verb: access.Revoke, User: "ann", Rules: rule, By: "root"})
+	apply(access.Change{Verb: access.DeleteUser, User: "bob", By: "root"})
+	apply(access.Change{Verb: access.DeleteUser, User: "ann"})
+	for _, c := range []struct {
+		change access.Change
+		want   uint64
+	}{
+		{access.Change{Verb: access.DeleteUser, User: "bob", By: "ops"}, 4},
+		{access.Change{Verb: access.Revoke, User: "bob", Rules: rule}, 4},
+		{access.Change{Verb: access.DeleteUser, User: "ann"}, 5},
+		{access.Change{Verb: access.DeleteUser, User: "bo"}, 0},
+		{access.Change{Verb: access.DeleteUser, User: "bobs"}, 0},
+		{access.Change{Verb: access.RevokeToken, ID: "bob1"}, 0},
+	} {
+		if got := JournalOf(&s).Took(c.change); got != c.want {
+			t.Errorf("%v: taken at %d, want %d", c.change, got, c.want)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 	}
 	r, err := o.Node.host.Propose(ctx, meta.ChangeAccess{Change: c})
 	if gone := failure.Of(err); c.Takes() && (gone == failure.UserNotFound || gone == failure.TokenNotFound || gone == failure.RuleNotFound) {
-		return confirmGone(ctx, o, err)
+		return confirmGone(ctx, o, c, err)
 	}
 	if err != nil {
 		return err
@@ -55,12 +55,17 @@ func (o *Access) Change(ctx context.Context, c access.Change) error {
 	return nil
 }
 
-// confirmGone completes the error of a change that takes away what is not there. It may repeat one that was not confirmed.
-func confirmGone(ctx context.Context, o *Access, err error) error {
-	if late := unapplied(ctx, o.Node, o.Node.Meta.View().Index()); len(late) > 0 {
-		return fmt.Errorf("%w: %s, but an earlier change is not applied by %s", failure.AccessUnconfirmed, err.Error(), strings.Join(texts(late), ", "))
+// confirmGone completes the error of a change that takes away what is not there. It may repeat one that was not
+// confirmed: the events tell. A name that they do not have, as a mistyped one, is not there on any node.
+func confirmGone(ctx context.Context, o *Access, c access.Change, err error) error {
+	index := meta.JournalOf(o.Node.Meta.View()).Took(c)
+	if index == 0 {
+		return err
 	}
-	return fmt.Errorf("%w; if it was there a moment ago, all nodes that are not down have applied its removal", err)
+	if late := unapplied(ctx, o.Node, index); len(late) > 0 {
+		return fmt.Errorf("%w: %s, but its removal is not applied by %s", failure.AccessUnconfirmed, err.Error(), strings.Join(texts(late), ", "))
+	}
+	return fmt.Errorf("%w; all nodes that are not down have applied its removal", err)
 }
 
 // appliedArgs is an index of the metadata.
