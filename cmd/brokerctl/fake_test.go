@@ -126,21 +126,23 @@ func runWith(t *testing.T, env environment, args ...string) result {
 	return result{exit, stdout.String(), stderr.String()}
 }
 
+// ordinaryAnswers are those of a cluster of three nodes. Commands that learn of the nodes connect to them: their ports are
+// on this machine, and closed.
 func ordinaryAnswers() map[string]any {
 	orders, clicks := ordersTopic(), clicksTopic()
 	invoice := invoiceChannel()
 	cluster := api.Cluster{ClusterID: "orders-prod", Controller: "n2", Self: "n1", Level: 1, Attainable: 1, Nodes: []api.Node{
 		{
-			ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.11:4150", HTTPAddress: "10.0.0.11:4151",
-			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 3,
+			ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "127.0.0.11:450", HTTPAddress: "127.0.0.11:451",
+			ClusterAddress: "127.0.0.11:452", Zone: "a", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 3,
 		},
 		{
-			ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
-			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1,
+			ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "127.0.0.12:450", HTTPAddress: "127.0.0.12:451",
+			ClusterAddress: "127.0.0.12:452", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1,
 		},
 		{
-			ID: "n3", State: api.NodeDown, TCPAddress: "10.0.0.13:4150", HTTPAddress: "10.0.0.13:4151",
-			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 7,
+			ID: "n3", State: api.NodeDown, TCPAddress: "127.0.0.13:450", HTTPAddress: "127.0.0.13:451",
+			ClusterAddress: "127.0.0.13:452", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 7,
 		},
 	}}
 	var partitions []api.Partition
@@ -224,8 +226,8 @@ func ordinaryAnswers() map[string]any {
 func leavingNode() api.NodeDetail {
 	return api.NodeDetail{
 		Node: api.Node{
-			ID: "n2", State: api.NodeDraining, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
-			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
+			ID: "n2", State: api.NodeDraining, Voter: true, TCPAddress: "127.0.0.12:450", HTTPAddress: "127.0.0.12:451",
+			ClusterAddress: "127.0.0.12:452", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
 			Hostname: "broker-2",
 		},
 		Partitions: []api.NodePartition{
@@ -305,15 +307,15 @@ func unbalanced() api.Balance {
 func agreement() api.Raft {
 	return api.Raft{Leader: "n2", Term: 7, Voters: 3, Tolerance: 1, Members: []api.RaftMember{
 		{
-			ID: "n1", Voter: true, Address: "10.0.0.11:4152", Answered: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_033, AppliedIndex: 12_033,
+			ID: "n1", Voter: true, Address: "127.0.0.11:452", Answered: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_033, AppliedIndex: 12_033,
 			LastContact: api.Duration(12 * time.Millisecond), LastContactMS: 12, SnapshotIndex: 8192, StoreBytes: 1 << 20,
 		},
 		{
-			ID: "n2", Voter: true, Address: "10.0.0.12:4152", Answered: true, Leader: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_034,
+			ID: "n2", Voter: true, Address: "127.0.0.12:452", Answered: true, Leader: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_034,
 			AppliedIndex: 12_034, SnapshotIndex: 8192, StoreBytes: 1 << 20,
 		},
-		{ID: "n3", Voter: true, Address: "10.0.0.13:4152"},
-		{ID: "n4", Address: "10.0.0.14:4152", Answered: true, Term: 7, LastContact: -1, LastContactMS: -1},
+		{ID: "n3", Voter: true, Address: "127.0.0.13:452"},
+		{ID: "n4", Address: "127.0.0.14:452", Answered: true, Term: 7, LastContact: -1, LastContactMS: -1},
 	}}
 }
 
