@@ -14,8 +14,8 @@ const (
 	maxBits = 24
 )
 
-// Pool pools byte buffers, so that an idle connection holds none. Its zero value is ready; it must
-// not be copied. All methods are safe for concurrent use.
+// Pool keeps byte buffers for reuse, so that an idle connection need not hold one. The zero value is ready for use. A Pool
+// must not be copied. Its methods are safe for concurrent use.
 type Pool struct {
 	classes [maxBits - minBits + 1]sync.Pool
 }

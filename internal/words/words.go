@@ -94,7 +94,7 @@ func Union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// UnionOf returns the union of the names that each of some things has.
+// UnionOf returns the names that of returns for any element of all, sorted, each once: nil for none.
 func UnionOf[T any](all []T, of func(T) []string) (names []string) {
 	for _, x := range all {
 		names = Union(names, of(x))

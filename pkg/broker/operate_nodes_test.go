@@ -45,7 +45,7 @@ func TestDrainIsRefusedIfNoOtherNodeCanLead(t *testing.T) {
 	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", api.DrainNode{Force: true}), b.Operator.DrainNode(ctx, "n2", api.DrainNode{})); err != nil {
 		t.Fatal(err)
 	}
-	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
+	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: meta.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
 	d, err := b.Operator.DescribeNode(ctx, "n1")
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
@@ -138,7 +138,7 @@ func TestHealthListsWorstReasonFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(true, false, "nodes_draining")
-	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
+	c.troubles = []controller.Trouble{{Kind: controller.TroubleDrain, PartitionID: meta.PartitionID{Topic: "t"}}}
 	expect(false, true, "drain_stuck", "nodes_draining")
 	c.troubles = nil
 	l.kill("n3")

@@ -313,8 +313,8 @@ func TestPartitionIsDescribedWithItsCopies(t *testing.T) {
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a", "b")
 	c.troubles = []controller.Trouble{
-		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
-		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
+		{Kind: controller.TroubleDrain, PartitionID: meta.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
+		{Kind: controller.TroubleDrain, PartitionID: meta.PartitionID{Topic: "u"}},
 	}
 	d, err := l.at("n3").Operator.DescribePartition(ctx, "t", 0)
 	if err != nil || d.Leader != "n1" || d.LogEnd != 2 || len(d.Copies) != 3 {

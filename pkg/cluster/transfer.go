@@ -107,16 +107,14 @@ func (c *controllerRole) unasked(state *meta.State, elections []meta.Election, f
 
 // ask is a request for a transfer. One with only a leader stands for all requests to that leader.
 type ask struct {
-	leader      meta.NodeID
-	topic       string
-	incarnation meta.Incarnation
-	partition   int
-	epoch       seq.Epoch
+	leader meta.NodeID
+	of     meta.PartitionID
+	epoch  seq.Epoch
 }
 
 func askOf(s *meta.State, e meta.Election) ask {
 	p := &s.Topic(e.Topic).Partitions[e.Partition]
-	return ask{p.Leader, e.Topic, e.Incarnation, e.Partition, p.Epoch}
+	return ask{p.Leader, meta.PartitionID{Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition}, p.Epoch}
 }
 
 // transferTries bounds for how long leaders are asked again. A leader that always refuses for what should be

@@ -222,7 +222,7 @@ func TestFailedTransferRequestsAreBounded(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	late, cancel := context.WithDeadline(t.Context(), begin)
 	defer cancel()
-	ask1, ask2 := ask{leader: "n1", topic: "t", epoch: 1}, ask{leader: "n1", topic: "t", partition: 1, epoch: 1}
+	ask1, ask2 := ask{"n1", meta.PartitionID{Topic: "t"}, 1}, ask{"n1", meta.PartitionID{Topic: "t", Partition: 1}, 1}
 	type step struct {
 		after time.Duration
 		a     ask
@@ -241,7 +241,7 @@ func TestFailedTransferRequestsAreBounded(t *testing.T) {
 			{0, ask1, late, context.DeadlineExceeded, false},
 			{half, ask2, t.Context(), failure.Moving, false},
 			{half - 1, ask2, late, context.DeadlineExceeded, false},
-			{half, ask{leader: "n1", topic: "u"}, late, context.DeadlineExceeded, false},
+			{half, ask{leader: "n1", of: meta.PartitionID{Topic: "u"}}, late, context.DeadlineExceeded, false},
 		},
 		"refused for long": {
 			{0, ask1, t.Context(), failure.Moving, false},

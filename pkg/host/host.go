@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/lane"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog/repair"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -16,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/removal"
@@ -68,7 +68,7 @@ func New(options Options) (*Host, error) {
 		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger),
 		terms:   newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))),
 		unsaved: &unsaved{wakeup: make(chan struct{}, 1)}, timers: &timers{wakeup: make(chan struct{}, 1)},
-		shifts: &shifts{}, failures: &roleErrors{all: map[controller.PartitionID]error{}, appends: map[controller.PartitionID]appendRefusal{}}, isr: newProposer(o.proposeObserved),
+		shifts: &shifts{}, failures: &roleErrors{all: map[meta.PartitionID]error{}, appends: map[meta.PartitionID]appendRefusal{}}, isr: newProposer(o.proposeObserved),
 	}
 	o.Moves.Room = hasRoom(n.Disk)
 	n.Topics = &Topics{o: &o, damage: n.damage, overfull: make(chan struct{}, 1)}

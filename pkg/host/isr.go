@@ -32,11 +32,9 @@ type proposer struct {
 
 // proposal is a change requested by a term.
 type proposal struct {
-	topic       string
-	incarnation meta.Incarnation
-	partition   int
-	term        *coord.Term
-	change      coord.ISRChange
+	of     meta.PartitionID
+	term   *coord.Term
+	change coord.ISRChange
 }
 
 func newProposer(propose func(context.Context, meta.Command) (meta.Result, error)) *proposer {
@@ -73,7 +71,7 @@ func (p *proposer) work() {
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.ctx, proposeTimeout)
 		_, err := p.propose(ctx, meta.AlterISR{
-			Topic: x.topic, Incarnation: x.incarnation, Partition: x.partition,
+			Topic: x.of.Topic, Incarnation: x.of.Incarnation, Partition: x.of.Partition,
 			Epoch: x.change.Epoch, Version: x.change.Version, ISR: x.change.ISR,
 			Joiner: x.change.Joiner, JoinerIncarnation: x.change.Incarnation,
 		})

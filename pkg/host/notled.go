@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -36,7 +35,7 @@ type leadWatch struct {
 	failures *roleErrors
 	stalls   *stall.Board
 	open     map[stall.Key]bool
-	races    map[controller.PartitionID]race
+	races    map[meta.PartitionID]race
 
 	index   uint64    // index of the metadata at the last round,
 	changed time.Time // and when it was first seen
@@ -50,7 +49,7 @@ type race struct {
 }
 
 func newLeadWatch(n *Host) *leadWatch {
-	return &leadWatch{o: n.o, topics: n.Topics, failures: n.failures, stalls: n.Stalls, open: map[stall.Key]bool{}, races: map[controller.PartitionID]race{}}
+	return &leadWatch{o: n.o, topics: n.Topics, failures: n.failures, stalls: n.Stalls, open: map[stall.Key]bool{}, races: map[meta.PartitionID]race{}}
 }
 
 // run compares after each change of the metadata, and periodically, until ctx ends.
@@ -82,7 +81,7 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 	// next.
 	rest := now.Sub(w.changed) > racesEnd
 	found := map[stall.Key]string{}
-	races := make(map[controller.PartitionID]race, len(w.races))
+	races := make(map[meta.PartitionID]race, len(w.races))
 	if rest {
 		races = w.races
 	}
@@ -92,7 +91,7 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 		}
 		var r race
 		if !rest {
-			key := controller.PartitionID{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
+			key := meta.PartitionID{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
 			r = w.races[key].after(p.Epoch, now)
 			races[key] = r
 		}

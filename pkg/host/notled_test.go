@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -51,8 +50,8 @@ func TestEpochRaceIsSeenAfterLongRest(t *testing.T) {
 	}
 	apply(meta.CreateTopic{Name: "t", Config: meta.TopicConfig{Replicas: 2, Partitions: 1}.WithDefaults(2, true), Assignment: [][]meta.NodeID{{"n2", "n1"}}})
 	w := &leadWatch{
-		o: &Options{Self: "n1"}, topics: &Topics{}, failures: &roleErrors{all: map[controller.PartitionID]error{}},
-		stalls: stall.New(slog.New(slog.DiscardHandler), time.Hour), open: map[stall.Key]bool{}, races: map[controller.PartitionID]race{},
+		o: &Options{Self: "n1"}, topics: &Topics{}, failures: &roleErrors{all: map[meta.PartitionID]error{}},
+		stalls: stall.New(slog.New(slog.DiscardHandler), time.Hour), open: map[stall.Key]bool{}, races: map[meta.PartitionID]race{},
 	}
 	now := time.Now()
 	elect := func(times int) {

@@ -63,7 +63,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: rs.o.Peers,
 		Budget: rs.budget, Credits: rs.credits, CatchUp: rs.catchUp, Stored: rs.o.Observer.ObserveReplication, ReplicaLag: rs.o.ReplicaLag, PublishTimeout: rs.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
-			rs.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
+			rs.isr.ask(proposal{idOf(h, i), term, c})
 		},
 		Yield:     func(term *coord.Term, y coord.Yield) { rs.suspects.Yield(idOf(h, i), y) },
 		Activated: rs.terms.activate,

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -74,8 +73,8 @@ func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
 // They are retried.
 type roleErrors struct {
 	mu      sync.Mutex // guards the fields below
-	all     map[controller.PartitionID]error
-	appends map[controller.PartitionID]appendRefusal
+	all     map[meta.PartitionID]error
+	appends map[meta.PartitionID]appendRefusal
 }
 
 // set sets the reason of a replica; nil means that it has its role. It reports whether a failure
@@ -116,7 +115,7 @@ func (r *roleErrors) reason(h *Topic, partition int) error {
 func (r *roleErrors) forget(h *Topic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.all, func(key controller.PartitionID, _ error) bool {
+	maps.DeleteFunc(r.all, func(key meta.PartitionID, _ error) bool {
 		return key.Topic == h.Name && key.Incarnation == h.Incarnation
 	})
 }
@@ -194,10 +193,10 @@ type appendRefusal struct {
 
 // refused records that the file system refused an append, and reports whether that is new, and whether
 // it is time to hand the partition on: when it was new, no other replica may have been in sync.
-func (r *roleErrors) refused(key controller.PartitionID, now time.Time) (first, handle bool) {
+func (r *roleErrors) refused(key meta.PartitionID, now time.Time) (first, handle bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.appends, func(_ controller.PartitionID, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
+	maps.DeleteFunc(r.appends, func(_ meta.PartitionID, x appendRefusal) bool { return now.Sub(x.last) > refusalsShown })
 	x, known := r.appends[key]
 	if handle = now.Sub(x.handled) >= quarantine.Retry; handle {
 		x.handled = now

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/quarantine"
 )
 
@@ -22,7 +22,7 @@ func TestTruncatedReplicaMayBeDamaged(t *testing.T) {
 
 // TestRefusedAppendsAreHandledAgain while they go on: at first no other replica may have been in sync.
 func TestRefusedAppendsAreHandledAgain(t *testing.T) {
-	r := &roleErrors{appends: map[controller.PartitionID]appendRefusal{}}
+	r := &roleErrors{appends: map[meta.PartitionID]appendRefusal{}}
 	now := time.Unix(1000, 0)
 	for _, step := range []struct {
 		after         time.Duration
@@ -35,7 +35,7 @@ func TestRefusedAppendsAreHandledAgain(t *testing.T) {
 		{refusalsShown + 1, true, true},
 	} {
 		now = now.Add(step.after)
-		if first, handle := r.refused(controller.PartitionID{Topic: "t"}, now); first != step.first || handle != step.handle {
+		if first, handle := r.refused(meta.PartitionID{Topic: "t"}, now); first != step.first || handle != step.handle {
 			t.Errorf("%v later: first %v, handle %v", step.after, first, handle)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -88,8 +87,8 @@ func (h *Topic) Led(i int) *Led {
 }
 
 // idOf identifies partition i of a topic.
-func idOf(h *Topic, i int) controller.PartitionID {
-	return controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: i}
+func idOf(h *Topic, i int) meta.PartitionID {
+	return meta.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: i}
 }
 
 // hold sets the replica of partition i; nil: none.

@@ -71,6 +71,21 @@ type Topic struct {
 	Channels   map[string]*Channel
 }
 
+// PartitionID identifies a partition.
+type PartitionID struct {
+	Topic       string
+	Incarnation Incarnation
+	Partition   int
+}
+
+// Of returns the partition in the metadata of its topic, or nil.
+func (id PartitionID) Of(t *Topic) *Partition {
+	if t == nil || t.Incarnation != id.Incarnation || id.Partition >= len(t.Partitions) {
+		return nil
+	}
+	return &t.Partitions[id.Partition]
+}
+
 // Partition is the placement and leadership of one partition.
 type Partition struct {
 	Replicas []NodeID  `json:"replicas"` // assignment, preferred leader first

@@ -88,8 +88,8 @@ func (o *Node) find(topic string, i int) (*meta.State, *meta.Topic, *meta.Partit
 	return s, t, &t.Partitions[i], nil
 }
 
-func idOf(t *meta.Topic, i int) controller.PartitionID {
-	return controller.PartitionID{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
+func idOf(t *meta.Topic, i int) meta.PartitionID {
+	return meta.PartitionID{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
 }
 
 // DescribePartition describes a partition and each of its copies.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -39,7 +38,7 @@ var askCopies = question[copyArgs, nodeCopies]{"copies", func(o *Node, _ context
 
 // repairArgs ask a node to carry out an operator's decision about its copies.
 type repairArgs struct {
-	controller.PartitionID
+	meta.PartitionID
 	Discard string `json:"discard,omitempty"` // name of a set-aside copy; "": accept the loss
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -21,7 +20,7 @@ import (
 
 // copyArgs asks a node for its copy of a partition.
 type copyArgs struct {
-	controller.PartitionID
+	meta.PartitionID
 	From seq.Offset `json:"from,omitempty"` // of a digest
 	End  seq.Offset `json:"end,omitempty"`
 }
@@ -146,7 +145,7 @@ func common(copies map[meta.NodeID]api.Copy, isr []meta.NodeID) (from, end seq.O
 }
 
 // replicaHere returns this node's copy of a partition.
-func (o *Node) replicaHere(a controller.PartitionID) (*host.Held, error) {
+func (o *Node) replicaHere(a meta.PartitionID) (*host.Held, error) {
 	h := o.host.Lookup(a.Topic)
 	if h == nil || a.Incarnation != 0 && h.Incarnation != a.Incarnation {
 		return nil, failure.TopicNotFound

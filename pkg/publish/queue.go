@@ -59,18 +59,12 @@ type queues struct {
 	spare  sync.Pool         // of queued publishes, which are reused with their bound functions
 
 	mu     sync.Mutex // guards what follows
-	all    map[queueKey]*queue
+	all    map[meta.PartitionID]*queue
 	closed error // why nothing waits any longer
 }
 
-type queueKey struct {
-	topic       string
-	incarnation meta.Incarnation
-	partition   int
-}
-
 func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
-	s := &queues{Options: o, host: h, start: start, wake: make(chan struct{}, 1), all: map[queueKey]*queue{}}
+	s := &queues{Options: o, host: h, start: start, wake: make(chan struct{}, 1), all: map[meta.PartitionID]*queue{}}
 	s.spare.New = func() any {
 		x := &queuedPublish{home: &s.spare}
 		x.answered = x.answer
@@ -84,7 +78,7 @@ func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
 // first, in a new round; the leader accepts nothing of a round after a refusal.
 type queue struct {
 	all *queues
-	key queueKey
+	key meta.PartitionID
 
 	posting sync.Mutex // held while a publish is numbered and sent; guards numbers
 	numbers numbers
@@ -128,7 +122,7 @@ func (n *numbers) give(round uint64) uint64 {
 // holds reports whether publishes to a partition must use its forward queue because others are in
 // it. If those are just being passed to the term of this node, it waits until they are: under a
 // steady load the queue would otherwise never be empty, and every publish would use it permanently.
-func (s *queues) holds(key queueKey) bool {
+func (s *queues) holds(key meta.PartitionID) bool {
 	if s.active.Load() == 0 {
 		return false
 	}
@@ -162,7 +156,7 @@ func (s *queues) withoutPublisher(messages []topic.Message) {
 // send accepts a publish, whose messages are copied. Its Done receives the outcome unless an error
 // is returned: then it was not accepted. refusal is why the partition's local term did not accept
 // it, or nil.
-func (s *queues) send(key queueKey, p *Request, refusal error) error {
+func (s *queues) send(key meta.PartitionID, p *Request, refusal error) error {
 	s.withoutPublisher(p.Messages)
 	messages := forward.Messages(p.Messages)
 	size := messages.Size()
@@ -194,7 +188,7 @@ func (s *queues) send(key queueKey, p *Request, refusal error) error {
 }
 
 // queue returns a partition's forward queue.
-func (s *queues) queue(key queueKey) (*queue, error) {
+func (s *queues) queue(key meta.PartitionID) (*queue, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed != nil {
@@ -211,19 +205,18 @@ func (s *queues) queue(key queueKey) (*queue, error) {
 }
 
 // leader returns the leader of a partition, as known on this node; "" if there is none.
-func (s *queues) leader(key queueKey) meta.NodeID {
-	t := s.Meta.Topic(key.topic)
-	if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
-		return ""
+func (s *queues) leader(key meta.PartitionID) meta.NodeID {
+	if p := key.Of(s.Meta.Topic(key.Topic)); p != nil {
+		return p.Leader
 	}
-	return t.Partitions[key.partition].Leader
+	return ""
 }
 
 // enqueue sends a queued publish to target, or queues it. again means that the queue has ended
 // meanwhile.
 func (o *queue) enqueue(x *queuedPublish, target meta.NodeID) (again bool, err error) {
 	size := len(x.messages)
-	seen := o.all.Meta.Topic(o.key.topic)
+	seen := o.all.Meta.Topic(o.key.Topic)
 	o.mu.Lock()
 	switch {
 	case o.gone:
@@ -281,11 +274,11 @@ func (o *queue) delayLocked(seen *meta.Topic) {
 func (s *queues) poke() { signal.Poke(s.wake) }
 
 // absent returns why a partition has no leader.
-func (s *queues) absent(k queueKey) error {
-	if t := s.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
+func (s *queues) absent(k meta.PartitionID) error {
+	if t := s.Meta.Topic(k.Topic); t == nil || t.Incarnation != k.Incarnation {
 		return failure.TopicNotFound
 	}
-	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, failure.NoLeader)
+	return fmt.Errorf("%s/%d: %w", k.Topic, k.Partition, failure.NoLeader)
 }
 
 func (o *queue) forgetLocked(x *queuedPublish) {
@@ -312,7 +305,7 @@ func (s *queues) drop(o *queue) {
 
 // passing reports whether a refusal may end soon, because the leadership moves. Nothing was
 // appended then.
-func (s *queues) passing(k queueKey, err error) bool {
+func (s *queues) passing(k meta.PartitionID, err error) bool {
 	if fate.Of(err) != fate.Refused {
 		return false
 	}
@@ -321,8 +314,8 @@ func (s *queues) passing(k queueKey, err error) bool {
 		return true
 	case errors.Is(err, failure.TooFewISR):
 		// A state in the metadata also does not end on its own.
-		t := s.Meta.Topic(k.topic)
-		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
+		t := s.Meta.Topic(k.Topic)
+		return t != nil && k.Partition < len(t.Partitions) && len(t.Partitions[k.Partition].ISR) >= t.Config.MinISR
 	case errors.Is(err, failure.DiskFull):
 		return s.handsOver(k)
 	case errors.Is(err, failure.ShuttingDown):
@@ -333,12 +326,12 @@ func (s *queues) passing(k queueKey, err error) bool {
 
 // handsOver reports whether a leader with a full disk has another in-sync replica to which it can
 // transfer the partition, according to the metadata.
-func (s *queues) handsOver(k queueKey) bool {
-	t := s.Meta.Topic(k.topic)
-	if t == nil || k.partition >= len(t.Partitions) {
+func (s *queues) handsOver(k meta.PartitionID) bool {
+	t := s.Meta.Topic(k.Topic)
+	if t == nil || k.Partition >= len(t.Partitions) {
 		return false
 	}
-	p := &t.Partitions[k.partition]
+	p := &t.Partitions[k.Partition]
 	return slices.ContainsFunc(p.ISR, func(id meta.NodeID) bool {
 		n := s.Meta.Node(id)
 		return id != p.Leader && p.Electable(id) && n != nil && n.State == meta.NodeUp && !n.DiskFull
@@ -390,7 +383,7 @@ func (s *queues) retry(now time.Time) time.Duration {
 // retry ends publishes that have waited too long, and sends the others if it is time.
 func (o *queue) retry(now time.Time) time.Duration {
 	limit := o.all.PublishTimeout
-	t := o.all.Meta.Topic(o.key.topic)
+	t := o.all.Meta.Topic(o.key.Topic)
 	target := o.all.leader(o.key)
 	o.mu.Lock()
 	slices.SortFunc(o.returned, func(x, y *queuedPublish) int { return cmp.Compare(x.seq, y.seq) })
@@ -420,7 +413,7 @@ func (o *queue) retry(now time.Time) time.Duration {
 		x.expire()
 	}
 	for _, done := range strays {
-		done(topic.Receipt{Partition: o.key.partition, Err: errStrayed})
+		done(topic.Receipt{Partition: o.key.Partition, Err: errStrayed})
 	}
 	if pending != nil && !o.all.start(func() { o.sendAll(pending, target, round) }) {
 		o.sendAll(pending, target, round)

@@ -83,7 +83,7 @@ func TestPublishWaitsForQueuedPublishesToThisNode(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := alone(t, "t")
 				synctest.Wait() // a visit of the queues that has begun would end the idle one
-				o, err := n.queues.queue(queueKey{"t", n.host.Lookup("t").Incarnation, 0})
+				o, err := n.queues.queue(meta.PartitionID{Topic: "t", Incarnation: n.host.Lookup("t").Incarnation, Partition: 0})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -171,7 +171,7 @@ func alone(t *testing.T, name string) *Router {
 func TestLeaderWithoutDedupWindowIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := alone(t, "t")
-		if !r.queues.passing(queueKey{"t", r.host.Lookup("t").Incarnation, 0}, failure.NoWindow) {
+		if !r.queues.passing(meta.PartitionID{Topic: "t", Incarnation: r.host.Lookup("t").Incarnation, Partition: 0}, failure.NoWindow) {
 			t.Error("it is not tried again")
 		}
 	})

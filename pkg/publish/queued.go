@@ -56,7 +56,7 @@ func (x *queuedPublish) post(target meta.NodeID, round uint64) {
 	o, k := x.queue, x.queue.key
 	o.posting.Lock()
 	defer o.posting.Unlock()
-	m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round, Number: o.numbers.give(round)}
+	m := forward.Publish{Topic: k.Topic, Incarnation: k.Incarnation, Partition: k.Partition, Round: round, Number: o.numbers.give(round)}
 	x.head = m.AppendHead(x.head[:0])
 	x.payload = [2][]byte{x.head, x.messages}
 	o.all.Calls.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
@@ -67,9 +67,9 @@ func (x *queuedPublish) post(target meta.NodeID, round uint64) {
 func (x *queuedPublish) append() {
 	s, k := x.queue.all, x.queue.key
 	var lp *host.Led
-	h := s.host.Lookup(k.topic)
-	if h != nil && h.Incarnation == k.incarnation {
-		lp = h.Led(k.partition)
+	h := s.host.Lookup(k.Topic)
+	if h != nil && h.Incarnation == k.Incarnation {
+		lp = h.Led(k.Partition)
 	}
 	if lp == nil {
 		x.finishAttempt(topic.Receipt{Err: failure.NotLeading})
@@ -129,7 +129,7 @@ func (x *queuedPublish) finishAttempt(r topic.Receipt) {
 // comeBack keeps a queued publish that was not accepted.
 func (x *queuedPublish) comeBack(refusal error) {
 	o := x.queue
-	seen := o.all.Meta.Topic(o.key.topic)
+	seen := o.all.Meta.Topic(o.key.Topic)
 	x.refusal = refusal
 	o.mu.Lock()
 	x.landed = false
@@ -149,7 +149,7 @@ func (x *queuedPublish) comeBack(refusal error) {
 // tell completes a queued publish in flight.
 func (x *queuedPublish) tell(r topic.Receipt) {
 	done, since, o := x.done, x.since, x.queue
-	r.Partition = o.key.partition
+	r.Partition = o.key.Partition
 	x.leave()
 	if fate.Of(r.Err) == fate.Refused && r.Err != nil {
 		o.all.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not observe it
@@ -192,5 +192,5 @@ func (x *queuedPublish) expire() {
 	done, since, o := x.done, x.since, x.queue
 	x.free()
 	o.all.Observer.ObservePublish(time.Since(since), err)
-	done(topic.Receipt{Partition: o.key.partition, Err: err})
+	done(topic.Receipt{Partition: o.key.Partition, Err: err})
 }

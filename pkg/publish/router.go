@@ -112,7 +112,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 		}
 		return nil
 	}
-	key := queueKey{h.Name, h.Incarnation, partition}
+	key := meta.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: partition}
 	lp := h.Led(partition)
 	if lp == nil || r.queues.holds(key) {
 		return r.queues.send(key, p, nil)

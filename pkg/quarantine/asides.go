@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -106,7 +105,7 @@ func (q *Asides) judge(t *meta.Topic, i int, name string) api.SetAsideCopy {
 }
 
 // Of returns the set-aside copies of a partition on this node.
-func (q *Asides) Of(a controller.PartitionID) (all []api.SetAsideCopy, err error) {
+func (q *Asides) Of(a meta.PartitionID) (all []api.SetAsideCopy, err error) {
 	err = q.Each(func(t *meta.Topic, i int, name string) {
 		if t != nil && t.Name == a.Topic && t.Incarnation == a.Incarnation && i == a.Partition {
 			all = append(all, q.judge(t, i, name))
@@ -116,7 +115,7 @@ func (q *Asides) Of(a controller.PartitionID) (all []api.SetAsideCopy, err error
 }
 
 // Discard deletes a set-aside copy, whatever it holds.
-func (q *Asides) Discard(a controller.PartitionID, name string) error {
+func (q *Asides) Discard(a meta.PartitionID, name string) error {
 	found := error(failure.NoSetAside)
 	err := q.Each(func(t *meta.Topic, i int, n string) {
 		if n != name || t == nil || t.Name != a.Topic || t.Incarnation != a.Incarnation || i != a.Partition {

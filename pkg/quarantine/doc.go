@@ -15,7 +15,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -38,7 +37,7 @@ type Options struct {
 
 // New returns the suspects of a node, none of which is reported yet, and its set-aside copies.
 func New(o Options) (*Suspects, *Asides) {
-	s := &Suspects{o: o, reporting: map[controller.PartitionID]meta.Suspect{}}
+	s := &Suspects{o: o, reporting: map[meta.PartitionID]meta.Suspect{}}
 	a := &Asides{o: o, suspects: s}
 	a.waiting.Store(&[]string{})
 	return s, a

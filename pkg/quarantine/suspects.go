@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -39,8 +38,8 @@ const (
 type Suspects struct {
 	o Options
 
-	mu        sync.Mutex                              // guards reporting
-	reporting map[controller.PartitionID]meta.Suspect // replicas of this node being reported, and what is reported
+	mu        sync.Mutex                        // guards reporting
+	reporting map[meta.PartitionID]meta.Suspect // replicas of this node being reported, and what is reported
 }
 
 // Mark records in a file system that a log is about to be repaired.
@@ -71,7 +70,7 @@ func (q *Suspects) Marked(files vfs.FS, t *meta.Topic, i int, names []string, r 
 // Report reports to the metadata that a replica is suspect, and retries until the metadata has it
 // or the replica is no longer in sync. A report that comes while an earlier one is in progress
 // replaces it.
-func (q *Suspects) Report(id controller.PartitionID, s meta.Suspect) {
+func (q *Suspects) Report(id meta.PartitionID, s meta.Suspect) {
 	s.Node = q.o.Self
 	if q.want(id, s) {
 		return
@@ -98,7 +97,7 @@ func (q *Suspects) Report(id controller.PartitionID, s meta.Suspect) {
 
 // want records what to report about a replica, and returns whether a report in progress will
 // include it.
-func (q *Suspects) want(id controller.PartitionID, s meta.Suspect) (underWay bool) {
+func (q *Suspects) want(id meta.PartitionID, s meta.Suspect) (underWay bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, underWay = q.reporting[id]
@@ -106,14 +105,14 @@ func (q *Suspects) want(id controller.PartitionID, s meta.Suspect) (underWay boo
 	return underWay
 }
 
-func (q *Suspects) wanted(id controller.PartitionID) meta.Suspect {
+func (q *Suspects) wanted(id meta.PartitionID) meta.Suspect {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.reporting[id]
 }
 
 // done ends a report, unless another was requested meanwhile.
-func (q *Suspects) done(id controller.PartitionID, s meta.Suspect) bool {
+func (q *Suspects) done(id meta.PartitionID, s meta.Suspect) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.reporting[id] != s {
@@ -125,7 +124,7 @@ func (q *Suspects) done(id controller.PartitionID, s meta.Suspect) bool {
 
 // unknown reports whether a replica is in sync in the metadata, which does not know that it is
 // suspect.
-func (q *Suspects) unknown(id controller.PartitionID, s meta.Suspect) bool {
+func (q *Suspects) unknown(id meta.PartitionID, s meta.Suspect) bool {
 	p := id.Of(q.o.Meta.Topic(id.Topic))
 	if p == nil {
 		return false
@@ -134,7 +133,7 @@ func (q *Suspects) unknown(id controller.PartitionID, s meta.Suspect) bool {
 	return slices.Contains(p.ISR, q.o.Self) && (!ok || known != s)
 }
 
-func (q *Suspects) tryReport(id controller.PartitionID, s meta.Suspect) error {
+func (q *Suspects) tryReport(id meta.PartitionID, s meta.Suspect) error {
 	self := q.o.Meta.Node(q.o.Self)
 	if self == nil {
 		return failure.NodeNotFound
@@ -159,7 +158,7 @@ func (q *Suspects) CanCopy(p *meta.Partition) bool {
 // Yield makes another replica lead, which holds messages that this one lacks. The term has ended.
 // If that replica was moved to another node meanwhile, this one begins a new epoch, and compares
 // logs again.
-func (q *Suspects) Yield(id controller.PartitionID, y coord.Yield) {
+func (q *Suspects) Yield(id meta.PartitionID, y coord.Yield) {
 	q.o.Log.Error("leader lacks messages held by another replica; transferring leadership to it",
 		"topic", id.Topic, "partition", id.Partition, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
 	q.o.Go(func() {
@@ -189,7 +188,7 @@ func (q *Suspects) Yield(id controller.PartitionID, y coord.Yield) {
 
 // yielding returns what a leader that yields proposes, also if the other replica was moved away.
 // Every release applies both in the same way.
-func yielding(id controller.PartitionID, y coord.Yield, p *meta.Partition, moved bool) meta.Command {
+func yielding(id meta.PartitionID, y coord.Yield, p *meta.Partition, moved bool) meta.Command {
 	if !moved {
 		return meta.YieldLeader{Topic: id.Topic, Incarnation: id.Incarnation, Partition: id.Partition, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End}
 	}

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -15,7 +14,7 @@ import (
 // TestReportReplacesTheOneInProgress makes a second report on a replica at any moment of the first
 // one: both are sent.
 func TestReportReplacesTheOneInProgress(t *testing.T) {
-	key := controller.PartitionID{Incarnation: 1, Partition: 2}
+	key := meta.PartitionID{Incarnation: 1, Partition: 2}
 	q, _ := New(Options{})
 	cut, damaged := meta.Suspect{Node: "n1", End: 7}, meta.Suspect{Node: "n1", End: 7, Damaged: true}
 	if q.want(key, cut) {
@@ -41,7 +40,7 @@ func TestReportReplacesTheOneInProgress(t *testing.T) {
 // TestLeaderThatCannotYieldBeginsNewEpoch moves a replica that holds more to another node before the
 // leader yields to it.
 func TestLeaderThatCannotYieldBeginsNewEpoch(t *testing.T) {
-	id, y := controller.PartitionID{Topic: "t", Incarnation: 3, Partition: 1}, coord.Yield{Epoch: 4, To: "n2", LastEpoch: 2, End: 9}
+	id, y := meta.PartitionID{Topic: "t", Incarnation: 3, Partition: 1}, coord.Yield{Epoch: 4, To: "n2", LastEpoch: 2, End: 9}
 	p := &meta.Partition{Leader: "n1", ISR: []meta.NodeID{"n1", "n3"}, Version: 7}
 	if c, ok := yielding(id, y, p, false).(meta.YieldLeader); !ok || c.To != "n2" || c.Epoch != 4 || c.Partition != 1 {
 		t.Errorf("at first: %+v", c)

@@ -20,7 +20,7 @@ func toPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 		}
 	}
 	var out []meta.Election
-	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(id meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		first := p.Replicas[0]
 		if p.Leader == first || nodes[p.Leader] != Up || nodes[first] != Up || !steady[first] ||
 			p.Moving() || !p.Electable(first) {
@@ -34,7 +34,7 @@ func toPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 
 // Move is a proposed change of a partition's replicas.
 type Move struct {
-	PartitionID
+	meta.PartitionID
 	Version uint64 // of the partition
 	From    []meta.NodeID
 	To      []meta.NodeID // preferred leader first
@@ -52,8 +52,8 @@ func (m Move) Command() meta.StartReassign {
 // each other, without moving a partition twice or reducing its zones. Nodes that are not up, or
 // drain, are ignored. It changes nothing.
 func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
-	held := map[meta.NodeID][]PartitionID{}
-	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	held := map[meta.NodeID][]meta.PartitionID{}
+	partitions(s, func(id meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if !p.Moving() {
 			for _, n := range p.Replicas {
 				held[n] = append(held[n], id)
@@ -68,7 +68,7 @@ func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
 			ids = append(ids, n.ID)
 		}
 	}
-	b := balancer{s: s, held: held, load: load, moved: map[PartitionID]bool{}}
+	b := balancer{s: s, held: held, load: load, moved: map[meta.PartitionID]bool{}}
 	var out []Move
 	for len(out) < limit {
 		slices.SortFunc(ids, func(x, y meta.NodeID) int {
@@ -86,9 +86,9 @@ func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
 // balancer holds the state of a plan being built.
 type balancer struct {
 	s     *meta.State
-	held  map[meta.NodeID][]PartitionID
+	held  map[meta.NodeID][]meta.PartitionID
 	load  map[meta.NodeID]meta.Load
-	moved map[PartitionID]bool
+	moved map[meta.PartitionID]bool
 }
 
 // step finds a move from one of the fuller nodes to one of the emptier. ids are sorted, the

@@ -32,7 +32,7 @@ func cancelMove(t *testing.T, targets []string, at int, kill string) {
 	w.topic("t", 1, [][]meta.NodeID{ids("a,b,c")})
 	w.core, w.next = newCore(w.opts, "f", w.clock()), w.now
 	w.run(5 * time.Second)
-	id := PartitionID{Topic: "t"}
+	id := meta.PartitionID{Topic: "t"}
 	part := func() *meta.Partition { return &w.state.Topic("t").Partitions[0] }
 	step := func() {
 		w.run(100 * time.Millisecond)
@@ -93,11 +93,11 @@ func TestMoveOffLeavingNodeIsNotCancelled(t *testing.T) {
 	if !w.state.Topic("t").Partitions[0].Moving() {
 		t.Fatal("nothing moves")
 	}
-	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); !errors.Is(err, failure.NodeLeaving) {
+	if _, err := PlanCancel(&w.state, meta.PartitionID{Topic: "t"}); !errors.Is(err, failure.NodeLeaving) {
 		t.Errorf("got %v, want %v", err, failure.NodeLeaving)
 	}
 	w.apply(meta.SetNodeIntent{ID: "b"})
-	if _, err := PlanCancel(&w.state, PartitionID{Topic: "t"}); err != nil {
+	if _, err := PlanCancel(&w.state, meta.PartitionID{Topic: "t"}); err != nil {
 		t.Errorf("b stays: %v", err)
 	}
 }

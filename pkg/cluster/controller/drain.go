@@ -40,7 +40,7 @@ func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) 
 		return fmt.Errorf("node %s: %w", id, failure.NodeNotFound)
 	}
 	var out []Trouble
-	partitions(s, func(at PartitionID, t *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(at meta.PartitionID, t *meta.Topic, p *meta.Partition) bool {
 		others := 0
 		for _, n := range p.ISR {
 			if n != id && nodes[n] == Up {
@@ -67,7 +67,7 @@ func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) 
 func Handover(s *meta.State, nodes Conditions, id meta.NodeID, reason string) []meta.Election {
 	var out []meta.Election
 	load := leaderships(s)
-	partitions(s, func(at PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(at meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if p.Leader != id {
 			return true
 		}
@@ -84,7 +84,7 @@ func Handover(s *meta.State, nodes Conditions, id meta.NodeID, reason string) []
 // Transfer returns the election that an operator requests: of node to, or, if to is "", of the
 // node that the controller would choose. An unclean election may name any replica, and accepts the
 // loss of the messages that this replica lacks; it is only made on explicit request.
-func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, unclean bool) (meta.Election, error) {
+func Transfer(s *meta.State, nodes Conditions, id meta.PartitionID, to meta.NodeID, unclean bool) (meta.Election, error) {
 	p, err := find(s, id)
 	if err != nil {
 		return meta.Election{}, err
@@ -119,7 +119,7 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 // without replicas can be removed.
 func Remaining(s *meta.State, id meta.NodeID) int {
 	n := 0
-	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(_ meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if slices.Contains(p.Replicas, id) {
 			n++
 		}

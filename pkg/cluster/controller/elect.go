@@ -52,21 +52,6 @@ func conditions(s *meta.State, gone func(*meta.Node) bool) Conditions {
 	return out
 }
 
-// PartitionID identifies a partition.
-type PartitionID struct {
-	Topic       string
-	Incarnation meta.Incarnation
-	Partition   int
-}
-
-// Of returns the partition in the metadata of its topic, or nil.
-func (id PartitionID) Of(t *meta.Topic) *meta.Partition {
-	if t == nil || t.Incarnation != id.Incarnation || id.Partition >= len(t.Partitions) {
-		return nil
-	}
-	return &t.Partitions[id.Partition]
-}
-
 // TroubleKind is the kind of a problem that needs an operator.
 type TroubleKind string
 
@@ -82,7 +67,7 @@ const (
 // Trouble is an action that the controller cannot perform.
 type Trouble struct {
 	Kind TroubleKind
-	PartitionID
+	meta.PartitionID
 	Nodes []meta.NodeID // affected nodes; shared, must not be changed
 }
 
@@ -92,17 +77,17 @@ func (t Trouble) same(u Trouble) bool {
 }
 
 // partitions calls f with each partition, by topic and number, until f returns false.
-func partitions(s *meta.State, f func(PartitionID, *meta.Topic, *meta.Partition) bool) {
+func partitions(s *meta.State, f func(meta.PartitionID, *meta.Topic, *meta.Partition) bool) {
 	for t := range s.Topics() {
 		for i := range t.Partitions {
-			if !f(PartitionID{t.Name, t.Incarnation, i}, t, &t.Partitions[i]) {
+			if !f(meta.PartitionID{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}, t, &t.Partitions[i]) {
 				return
 			}
 		}
 	}
 }
 
-func election(id PartitionID, p *meta.Partition, leader meta.NodeID, reason string) meta.Election {
+func election(id meta.PartitionID, p *meta.Partition, leader meta.NodeID, reason string) meta.Election {
 	return meta.Election{
 		Topic: id.Topic, Incarnation: id.Incarnation, Partition: id.Partition,
 		Version: p.Version, Leader: leader, Reason: reason,
@@ -116,7 +101,7 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 	var outages, drains []meta.Election
 	var troubles []Trouble
 	load := leaderships(s)
-	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(id meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		now := nodes[p.Leader]
 		if now >= Full {
 			return true
@@ -149,7 +134,7 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 // leaderships returns the number of partitions that each node leads.
 func leaderships(s *meta.State) map[meta.NodeID]int {
 	load := make(map[meta.NodeID]int, s.NodeCount())
-	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(_ meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if p.Leader != "" {
 			load[p.Leader]++
 		}

@@ -72,7 +72,7 @@ func TestTransfersWithoutTarget(t *testing.T) {
 		w.start(id, "")
 	}
 	w.topic("t", 1, [][]meta.NodeID{ids("a")})
-	at, up := PartitionID{Topic: "t"}, Conditions{"a": Up, "b": Up}
+	at, up := meta.PartitionID{Topic: "t"}, Conditions{"a": Up, "b": Up}
 	if _, err := Transfer(&w.state, up, at, "", false); !errors.Is(err, failure.NoOtherInSync) {
 		t.Errorf("of one replica: %v", err)
 	}
@@ -95,18 +95,18 @@ func TestRefusals(t *testing.T) {
 	nodes := Conditions{"a": Up, "b": Up, "c": Up, "e": Draining}
 	o := Options{MovesPerNode: 1}
 	move := func(partition int, target string) error {
-		c, err := PlanMove(&w.state, nodes, o, PartitionID{Topic: "t", Partition: partition}, ids(target))
+		c, err := PlanMove(&w.state, nodes, o, meta.PartitionID{Topic: "t", Partition: partition}, ids(target))
 		if err == nil {
 			err = w.apply(c).Err
 		}
 		return err
 	}
-	transfer := func(id PartitionID, to meta.NodeID, unclean bool) error {
+	transfer := func(id meta.PartitionID, to meta.NodeID, unclean bool) error {
 		_, err := Transfer(&w.state, nodes, id, to, unclean)
 		return err
 	}
-	cancel := func(id PartitionID) error { _, err := PlanCancel(&w.state, id); return err }
-	t0 := PartitionID{Topic: "t"}
+	cancel := func(id meta.PartitionID) error { _, err := PlanCancel(&w.state, id); return err }
+	t0 := meta.PartitionID{Topic: "t"}
 	for _, test := range []struct {
 		name string
 		got  error
@@ -123,8 +123,8 @@ func TestRefusals(t *testing.T) {
 		{"another order costs nothing", move(1, "b,a"), nil},
 		{"change a move under way", move(0, "b,c"), nil},
 		{"cancel", cancel(t0), nil},
-		{"cancel in another topic of the name", cancel(PartitionID{Topic: "t", Incarnation: 99}), failure.StaleIncarnation},
-		{"cancel in no topic", cancel(PartitionID{Topic: "u"}), failure.TopicNotFound},
+		{"cancel in another topic of the name", cancel(meta.PartitionID{Topic: "t", Incarnation: 99}), failure.StaleIncarnation},
+		{"cancel in no topic", cancel(meta.PartitionID{Topic: "u"}), failure.TopicNotFound},
 		{"transfer out of sync", transfer(t0, "c", false), failure.NotInISR},
 		{"transfer to a stranger", transfer(t0, "x", false), failure.NodeNotFound},
 		{"unclean, to one that holds nothing", transfer(t0, "e", true), failure.NotInISR},

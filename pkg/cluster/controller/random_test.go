@@ -53,9 +53,9 @@ func (c *chaos) some(n int) []meta.NodeID {
 	return all[:n]
 }
 
-func (c *chaos) any() PartitionID {
+func (c *chaos) any() meta.PartitionID {
 	t := c.state.Topic(fmt.Sprintf("t%d", c.IntN(c.state.TopicCount())))
-	return PartitionID{Topic: t.Name, Partition: c.IntN(len(t.Partitions))}
+	return meta.PartitionID{Topic: t.Name, Partition: c.IntN(len(t.Partitions))}
 }
 
 // happen causes one event.
@@ -185,7 +185,7 @@ func TestRandomDecommissionsEnd(t *testing.T) {
 			c.checkLimits()
 			c.follow()
 		}
-		partitions(&c.state, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		partitions(&c.state, func(id meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 			if (slices.Contains(p.Replicas, "n1") || p.Moving()) && !slices.Equal(p.ISR, ids("n1")) {
 				t.Fatalf("round %d: %v: %+v\n%s", round, id, p, tail(c.log.String()))
 			}
@@ -201,7 +201,7 @@ func TestRandomDecommissionsEnd(t *testing.T) {
 func (c *chaos) checkLimits() {
 	c.t.Helper()
 	all, to := 0, map[meta.NodeID]int{}
-	partitions(&c.state, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(&c.state, func(_ meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if p.Leader == "" {
 			return true // nothing is copied
 		}

@@ -21,7 +21,7 @@ func moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Troubl
 			w.commands = append(w.commands, c)
 		}
 	}
-	partitions(s, func(id PartitionID, t *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(id meta.PartitionID, t *meta.Topic, p *meta.Partition) bool {
 		before := len(w.commands)
 		if !w.proceed(id, p) && (p.Moving() || len(w.leaving) > 0) {
 			w.evacuate(id, p)
@@ -61,7 +61,7 @@ func leaving(s *meta.State) map[meta.NodeID]bool {
 }
 
 // proceed performs the next step of a move, if there is one.
-func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
+func (w *works) proceed(id meta.PartitionID, p *meta.Partition) bool {
 	if !p.Moving() {
 		return false
 	}
@@ -86,7 +86,7 @@ func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
 
 // evacuate finds other nodes for the replicas that a partition has, or is being given, on leaving
 // nodes, and for added replicas that died before they were in sync.
-func (w *works) evacuate(id PartitionID, p *meta.Partition) {
+func (w *works) evacuate(id meta.PartitionID, p *meta.Partition) {
 	target := slices.Clone(p.Target())
 	evacuation := slices.ContainsFunc(p.Removing, func(n meta.NodeID) bool { return w.leaving[n] })
 	var out []meta.NodeID
@@ -146,7 +146,7 @@ func lacks(t *meta.Topic, p *meta.Partition) bool {
 }
 
 // raise adds the missing replicas of a partition. It waits for nodes that are down or drain.
-func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
+func (w *works) raise(id meta.PartitionID, t *meta.Topic, p *meta.Partition) {
 	if !lacks(t, p) || p.Leader == "" {
 		return
 	}
@@ -226,7 +226,7 @@ type slots struct {
 
 func newSlots(s *meta.State) *slots {
 	c := &slots{node: map[meta.NodeID]int{}}
-	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	partitions(s, func(_ meta.PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		if p.Moving() && p.Leader != "" {
 			c.add(p.Leader, p.Adding)
 		}
@@ -266,7 +266,7 @@ func (c *slots) reserve(p *meta.Partition, target []meta.NodeID, o Options) bool
 // PlanMove validates an operator's request to place a partition's replicas on the nodes of target,
 // preferred leader first. Every receiving node must be up and not leaving, and the limits of o
 // must allow one more move. The returned command starts the move.
-func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target []meta.NodeID) (meta.StartReassign, error) {
+func PlanMove(s *meta.State, nodes Conditions, o Options, id meta.PartitionID, target []meta.NodeID) (meta.StartReassign, error) {
 	p, err := find(s, id)
 	if err != nil {
 		return meta.StartReassign{}, err
@@ -294,7 +294,7 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 // PlanCancel returns the command that reverts a reassignment to the previous replicas, in their
 // order. New copies are kept until the old replicas are in sync again. A reassignment required
 // by a decommission is not reverted: it would start again.
-func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
+func PlanCancel(s *meta.State, id meta.PartitionID) (meta.StartReassign, error) {
 	p, err := find(s, id)
 	if err != nil {
 		return meta.StartReassign{}, err
@@ -312,7 +312,7 @@ func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 }
 
 // find returns a partition. Incarnation 0 matches any.
-func find(s *meta.State, id PartitionID) (*meta.Partition, error) {
+func find(s *meta.State, id meta.PartitionID) (*meta.Partition, error) {
 	t := s.Topic(id.Topic)
 	switch {
 	case t == nil:

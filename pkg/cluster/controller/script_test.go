@@ -113,10 +113,10 @@ func ask(t *testing.T, w *world, word string, arg func(int) string) {
 	w.print(c, w.apply(c))
 }
 
-func at(t *testing.T, text string) PartitionID {
+func at(t *testing.T, text string) meta.PartitionID {
 	t.Helper()
 	topic, partition, _ := strings.Cut(text, "/")
-	return PartitionID{Topic: topic, Partition: atoi(t, partition)}
+	return meta.PartitionID{Topic: topic, Partition: atoi(t, partition)}
 }
 
 func atoi(t *testing.T, text string) int {
