@@ -21,8 +21,9 @@ const DialTimeout = 3 * time.Second
 // every error they return is, or wraps, an *Error.
 //
 // A node that refuses the connection or is shutting down is skipped. A node that does not
-// answer in time is skipped if repeating the request is harmless; otherwise the error has
-// failure.Uncertain. The node that answered last is tried first.
+// answer in time is skipped if repeating the request is harmless; of several nodes, a change is
+// sent only to one that answers. If it does not answer the change, the error has failure.Uncertain.
+// The node that answered last is tried first.
 type Client struct {
 	Operations
 	Insights Insights
@@ -59,7 +60,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, authorization: o.Authorization}}
+	c := &Client{t: transport{heard: map[*url.URL]time.Time{}, http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, authorization: o.Authorization}}
 	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades, c.Access, c.Settings = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}, Access{&c.t}, settingsClient{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)

@@ -35,9 +35,10 @@ type transport struct {
 	reason        string
 	authorization string
 
-	mu    sync.Mutex   // guards bases
-	bases []*url.URL   // only appended to
-	first atomic.Int64 // the index in bases that answered last
+	mu    sync.Mutex             // guards bases and heard
+	bases []*url.URL             // only appended to
+	heard map[*url.URL]time.Time // when each of them last answered
+	first atomic.Int64           // the index in bases that answered last
 }
 
 func newHTTPClient() *http.Client {
@@ -179,14 +180,49 @@ type request struct {
 }
 
 // attempt tries one of the nodes in left. If the request may be repeated, it leaves the others
-// their share of the time.
+// their share of the time. If not, and if there are others, it is sent only to a node that answers a probe.
 func (t *transport) attempt(ctx context.Context, left int, r request, out any) (again bool, err error) {
 	if deadline, ok := ctx.Deadline(); ok && r.method == http.MethodGet && left > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 		defer cancel()
 	}
+	if r.method != http.MethodGet && len(t.known()) > 1 {
+		if err := t.probe(ctx, left, r.base); err != nil {
+			return true, err
+		}
+	}
 	return t.try(ctx, r, out)
+}
+
+// probe checks that a node answers, before a change is sent there: if a change is not answered, nobody knows whether it
+// was made. It asks nothing of a node that has just answered. Of the time, it leaves their share to the others of the
+// nodes in left, and to the change.
+func (t *transport) probe(ctx context.Context, left int, base *url.URL) error {
+	t.mu.Lock()
+	recent := time.Since(t.heard[base]) < DialTimeout
+	t.mu.Unlock()
+	if recent {
+		return nil
+	}
+	most := DialTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline)/time.Duration(left+1))
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base.String(), "/")+"/ping", http.NoBody)
+	if err != nil {
+		return Errorf(failure.Invalid, "%w", err)
+	}
+	began := time.Now()
+	resp, err := t.http.Do(req)
+	if err != nil {
+		return Errorf(failure.Unavailable, "no answer from %s, nothing was changed: %w", base.Host, inTime(err, began))
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProbe)) // for the connection's reuse
+	_ = resp.Body.Close()                                           // likewise
+	return nil
 }
 
 // try sends the request to one node. again reports whether the next node may be tried: nothing was
@@ -219,6 +255,9 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 		return unreached(r, inTime(err, began))
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
+	t.mu.Lock()
+	t.heard[r.base] = time.Now()
+	t.mu.Unlock()
 	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
 		e := Errorf(failure.Invalid, "%s redirects to %s, and changes are not redirected: nothing was changed", r.base.Host, to)
 		e.Hint = "use the address of a brokerd node itself"
@@ -270,7 +309,9 @@ func unreached(r request, cause error) (again bool, err error) {
 	if unsent || r.method == http.MethodGet {
 		return true, Errorf(failure.Unavailable, "no answer from %s: %w", r.base.Host, cause)
 	}
-	return false, Errorf(failure.Uncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
+	e := Errorf(failure.Uncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
+	e.Hint = "ask another node whether it was, before you repeat it: of all but publishes, the audit log has what was carried out"
+	return false, e
 }
 
 // tlsRequired is the response of a node that requires TLS to a request without it.
