@@ -248,6 +248,7 @@ func TestRefusedChangesOfUsersAreRecorded(t *testing.T) {
 		{"reader", "POST /v1/topics/t/channels/c/empty?reason=x", false, 403, "t/c"},
 		{"reader", "POST /topic/delete?topic=t", true, 403, "t"},
 		{"reader", "POST /v1/access/users", false, 403, " "},
+		{"reader", "DELETE /v1/topics/messages", false, 403, "messages"},
 		{"idle", "GET /v1/topics", false, 403, ""},
 		{"reader", "POST /v1/topics/t/messages", false, 403, ""},
 		{"", "POST /v1/topics/t/resume", false, 401, ""},

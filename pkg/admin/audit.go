@@ -40,10 +40,12 @@ type audited struct {
 // serve answers a request, and records it if it changes something. A request without an endpoint changes nothing.
 func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	pattern := a.match(r)
-	if pattern == "" || !changes(r) {
+	if !changes(r, pattern) {
 		return a.next(w, r)
 	}
-	act := &attempt{Act: actOf(r, guard.CallerOf(r.Context())), object: objectOf(r.URL), secret: aboutAccess(r.URL.Path), body: &firstBytes{r: r.Body}}
+	act := &attempt{
+		Act: actOf(r, pattern, guard.CallerOf(r.Context())), object: objectOf(r, pattern), secret: aboutAccess(r.URL.Path), body: &firstBytes{r: r.Body},
+	}
 	act.Before = a.state(act.object)
 	ctx, noted := web.WithAct(r.Context())
 	r = r.WithContext(ctx)
@@ -81,8 +83,8 @@ type attempt struct {
 // record adds an act that has ended to the audit log.
 func (a audited) record(r *http.Request, act *attempt, noted *web.Act) {
 	object := act.object
-	if name := createdBy(r.URL.Path, act.body.seen); name != "" {
-		object = strings.TrimPrefix(object+"/"+name, "/")
+	if noted.Created != "" {
+		object = strings.TrimPrefix(object+"/"+noted.Created, "/")
 		act.Object = clipped(object, maxText)
 	}
 	act.Request = clipped(strings.TrimSpace(strings.Join([]string{queryOf(r.URL), string(act.body.seen)}, " ")), maxRequest)
@@ -95,11 +97,11 @@ func (a audited) record(r *http.Request, act *attempt, noted *web.Act) {
 	a.broker.RecordAct(r.Context(), act.Act, noted.Fate)
 }
 
-// actOf returns the act of a request, without its body and outcome.
-func actOf(r *http.Request, by guard.Caller) meta.Act {
+// actOf returns the act of a request to the endpoint of a pattern, without its body and outcome.
+func actOf(r *http.Request, pattern string, by guard.Caller) meta.Act {
 	return meta.Act{
 		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(by.Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
-		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(objectOf(r.URL), maxText), Reason: reasonOf(r),
+		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(objectOf(r, pattern), maxText), Reason: reasonOf(r),
 	}
 }
 
@@ -109,9 +111,10 @@ func aboutAccess(path string) bool {
 	return path == api.PathAccess || strings.HasPrefix(path, api.PathAccess+"/")
 }
 
-// changes reports whether a request is an operator's and may change something.
-func changes(r *http.Request) bool {
-	path := r.URL.Path
+// changes reports whether a request to the endpoint of a pattern is an operator's and may change something; one without
+// an endpoint changes nothing. The pattern decides, not the path: a name in the path may be any word.
+func changes(r *http.Request, pattern string) bool {
+	_, path, _ := strings.Cut(pattern, " ")
 	switch {
 	case r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
 		return false
@@ -126,39 +129,27 @@ func changes(r *http.Request) bool {
 	return false
 }
 
-// objectOf returns the object of a request: TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a node.
-func objectOf(u *url.URL) string {
-	topic, rest, q := "", "", u.Query()
-	if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 3 && parts[0] == "v1" {
-		switch parts[1] {
-		case "topics", "deleted":
-			topic = parts[2]
-			if len(parts) >= 5 && (parts[3] == "channels" || parts[3] == "partitions") {
-				rest = parts[4]
-			}
-		case "nodes":
-			return parts[2]
+// objectOf returns the object of a request to the endpoint of a pattern: TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a
+// node. Of the parameters, it reads those alone that the endpoint reads.
+func objectOf(r *http.Request, pattern string) string {
+	if node, ok := nameInPath(r, pattern, "node"); ok {
+		return node
+	}
+	topic, ok := nameInPath(r, pattern, "topic")
+	rest, _ := nameInPath(r, pattern, "channel")
+	if partition, of := nameInPath(r, pattern, "partition"); of {
+		rest = partition
+	}
+	_, path, _ := strings.Cut(pattern, " ")
+	if q := r.URL.Query(); !ok && (!v1.Owns(path) || r.Method == http.MethodDelete && !aboutAccess(path)) {
+		if topic = q.Get("topic"); strings.Contains(path, "/channel") {
+			rest = q.Get("channel")
 		}
 	}
-	topic, rest = cmp.Or(topic, q.Get("topic")), cmp.Or(rest, q.Get("channel"))
 	if rest == "" {
 		return topic
 	}
 	return topic + "/" + rest
-}
-
-// createdBy returns the name in the body of a request that creates an object; "" if there is none.
-func createdBy(path string, body []byte) string {
-	if !strings.HasSuffix(path, "/topics") && !strings.HasSuffix(path, "/channels") {
-		return ""
-	}
-	var named struct {
-		Name string `json:"name"`
-	}
-	if json.Unmarshal(body, &named) != nil {
-		return ""
-	}
-	return named.Name
 }
 
 // state describes a topic or a channel as the metadata has it; "" if none.

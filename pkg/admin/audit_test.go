@@ -75,6 +75,35 @@ func TestOperatorActsAreRecorded(t *testing.T) {
 	}
 }
 
+// Neither the name of an object, nor a parameter that the endpoint does not take, nor a long body keeps a change out of
+// the audit log, or hides what it was of.
+func TestNothingHidesAChange(t *testing.T) {
+	long := strings.Repeat(" ", 2*maxRequest)
+	for _, x := range []struct{ request, body, object string }{
+		{"DELETE /v1/topics/messages", "", "messages"},
+		{"DELETE /v1/topics/orders/channels/messages", "", "orders/messages"},
+		{"PATCH /v1/topics/orders/channels/messages", "{}", "orders/messages"},
+		{"DELETE /v1/nodes/messages", "", "messages"},
+		{"DELETE /v1/topics/orders?channel=other", "", "orders"},
+		{"DELETE /v1/topics?topic=orders&channel=other", "", "orders"},
+		{"POST /topic/delete?topic=orders&channel=other", "", "orders"},
+		{"POST /v1/topics/orders/channels/bill/pause?topic=a&channel=b", "", "orders/bill"},
+		{"POST /v1/cluster/raft/transfer?topic=a&channel=b", "", ""},
+		{"POST /v1/topics", long + `{"name":"new"}`, "new"},
+		{"POST /v1/topics?topic=other", `{"name":"new"}`, "new"},
+		{"POST /v1/topics/orders/channels", long + `{"name":"new"}`, "orders/new"},
+		{"POST /v1/topics/orders/channels?channel=other", `{"name":"new"}`, "orders/new"},
+		{"PATCH /v1/topics/channels", `{"name":"new"}`, "channels"},
+	} {
+		f := orders()
+		method, target, _ := strings.Cut(x.request, " ")
+		w := ask(serverOf(t, f).Handler(), method, target, x.body)
+		if acts := f.Journal().Acts(); len(acts) != 1 || acts[0].Object != x.object {
+			t.Errorf("%s: answered %d, recorded %+v, want the object %q", x.request, w.Code, acts, x.object)
+		}
+	}
+}
+
 // TestEveryChangeIsRecorded asks for each endpoint of both addresses that may change something and does not need an
 // administrator.
 func TestEveryChangeIsRecorded(t *testing.T) {
@@ -99,23 +128,23 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 // request, and it stops as soon as it is no member.
 func TestRemovedNodeAnswersBeforeRecordingTheAct(t *testing.T) {
 	for _, x := range []struct {
-		method, target string
-		first          bool
+		target, pattern string
+		first           bool
 	}{
-		{"DELETE", "/v1/nodes/n1", true},
-		{"DELETE", "/v1/topics/none", false},
+		{"/v1/nodes/n1", "DELETE /v1/nodes/{node}", true},
+		{"/v1/topics/none", "DELETE /v1/topics/{topic}", false},
 	} {
 		w := httptest.NewRecorder()
 		answered := false
 		node := optionsOf(orders()).V1.Broker
 		node.Audit = recorder{node.Audit, func() { answered = w.Flushed }}
-		act := audited{node, func(string, int) {}, func(*http.Request) string { return "DELETE /" }, func(w http.ResponseWriter, _ *http.Request) string {
+		act := audited{node, func(string, int) {}, func(*http.Request) string { return x.pattern }, func(w http.ResponseWriter, _ *http.Request) string {
 			w.WriteHeader(http.StatusNoContent)
 			return ""
 		}}
-		act.serve(w, httptest.NewRequest(x.method, x.target, http.NoBody))
+		act.serve(w, httptest.NewRequest(http.MethodDelete, x.target, http.NoBody))
 		if answered != x.first {
-			t.Errorf("%s %s: answered before the act is recorded: %v", x.method, x.target, answered)
+			t.Errorf("%s: answered before the act is recorded: %v", x.target, answered)
 		}
 	}
 }

@@ -81,10 +81,10 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 // recordRefusal adds to the audit log that a user tried a change without the right to it. Callers without an identity
 // are only in the node's log.
 func (g *gate) recordRefusal(r *http.Request, c guard.Caller, pattern string, err error) {
-	if c.Name() == "" || failure.Of(err).Code != failure.Forbidden || !changes(r) || !g.recorded.IsNew(refusal{c.Name(), pattern}, c.At) {
+	if c.Name() == "" || failure.Of(err).Code != failure.Forbidden || !changes(r, pattern) || !g.recorded.IsNew(refusal{c.Name(), pattern}, c.At) {
 		return
 	}
-	a := actOf(r, c)
+	a := actOf(r, pattern, c)
 	a.Request, a.Status = clipped(err.Error(), maxRequest), http.StatusForbidden
 	g.record(r.Context(), a, fate.Refused)
 }
@@ -128,15 +128,23 @@ func permit(c guard.Caller, n need, pattern string, r *http.Request) error {
 // nameOf returns the name in the path of a request or, if the pattern has none, in its query, as
 // the endpoints read it.
 func nameOf(r *http.Request, pattern, what string) string {
+	if name, ok := nameInPath(r, pattern, what); ok {
+		return name
+	}
+	return r.URL.Query().Get(what)
+}
+
+// nameInPath returns the name in the path of a request, and whether the pattern has one there.
+func nameInPath(r *http.Request, pattern, what string) (name string, ok bool) {
 	_, path, _ := strings.Cut(pattern, " ")
 	parts := strings.Split(r.URL.EscapedPath(), "/")
 	for i, p := range strings.Split(path, "/") {
 		if p == "{"+what+"}" && i < len(parts) {
-			name, _ := url.PathUnescape(parts[i]) // matched, so it can be
-			return name
+			name, _ = url.PathUnescape(parts[i]) // matched, so it can be
+			return name, true
 		}
 	}
-	return r.URL.Query().Get(what)
+	return "", false
 }
 
 // identify returns the caller of a request; nil and no error if it has no credentials. Passwords

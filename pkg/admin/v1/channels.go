@@ -87,7 +87,8 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
-	web.ActOf(r.Context()).DryRun = req.DryRun
+	act := web.ActOf(r.Context())
+	act.DryRun, act.Created = req.DryRun, req.Name
 	c, err := v.topics.newChannel(r, t, req)
 	if err != nil {
 		return answer{}, err

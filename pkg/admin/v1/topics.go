@@ -123,7 +123,8 @@ func (v topicsAPI) list(r *http.Request) (answer, error) {
 
 // create creates a topic. If a topic with the same configuration exists, it returns that.
 func (v topicsAPI) create(r *http.Request, req api.CreateTopic) (answer, error) {
-	web.ActOf(r.Context()).DryRun = req.DryRun
+	act := web.ActOf(r.Context())
+	act.DryRun, act.Created = req.DryRun, req.Name
 	if !meta.ValidTopicName(req.Name) {
 		return answer{}, failure.InvalidTopic
 	}

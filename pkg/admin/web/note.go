@@ -9,6 +9,7 @@ import (
 // Act is what the audit log needs to know of a request besides the request and its status.
 type Act struct {
 	Object, Text string    // instead of the path and the body, if these may contain credentials
+	Created      string    // the name in the body of what is to be created, if it is a topic or a channel
 	DryRun       bool      // it changes nothing and is not recorded
 	Fate         fate.Fate // of the change, if it failed
 }
