@@ -46,6 +46,18 @@ func (c Caller) Permit(want access.Demand) error {
 	return nil
 }
 
+// Sees reports whether the caller may learn that there is a topic or, if one is named, a channel of it: with the right
+// to read, or with any right on it.
+func (c Caller) Sees(topic, channel string) bool {
+	switch {
+	case c.Allow(access.Demand{Right: access.Read}) == nil, c.Allow(access.Demand{Right: access.Manage, Topic: topic}) == nil:
+		return true
+	case channel != "":
+		return c.Allow(access.Demand{Right: access.Subscribe, Topic: topic, Channel: channel}) == nil
+	}
+	return c.Allow(access.Demand{Right: access.Publish, Topic: topic}) == nil || c.Directory.May(c.Name(), access.Subscribe, topic)
+}
+
 // Forbid returns an error that wraps failure.NotPermitted and names the rule that a user lacks.
 func Forbid(user string, lacks access.Rule) error {
 	return fmt.Errorf("%w: user %q has no rule for %s", failure.NotPermitted, user, lacks)

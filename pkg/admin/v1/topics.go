@@ -64,20 +64,23 @@ func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 }
 
 // naming adds to a not-found error the topic or channel of the request, and the most similar
-// existing name.
+// existing name of those that the caller may know of.
 func (v topicsAPI) naming(r *http.Request, err error) error {
 	noTopic, noChannel := errors.Is(err, failure.TopicNotFound), errors.Is(err, failure.ChannelNotFound)
 	name, channel := named(r, "topic"), named(r, "channel")
 	if !noTopic && !noChannel || name == "" {
 		return err
 	}
+	caller := guard.CallerOf(r.Context())
 	switch t, unknown := v.broker.Topic(name); {
 	case noTopic && unknown != nil:
 		known := listing.Names(v.broker.Topics(), func(t *meta.Topic) string { return t.Name })
+		known = slices.DeleteFunc(known, func(other string) bool { return !caller.Sees(other, "") })
 		return missing(fmt.Sprintf("topic %q", name), words.Nearest(name, known))
 	case noChannel && unknown == nil && channel != "":
 		known := listing.Names(v.info(r.Context(), t).Channels, func(c api.ChannelSummary) string { return c.Name })
 		if !slices.Contains(known, channel) {
+			known = slices.DeleteFunc(known, func(other string) bool { return !caller.Sees(name, other) })
 			return missing(fmt.Sprintf("channel %q of topic %q", channel, name), words.Nearest(channel, known))
 		}
 	}
