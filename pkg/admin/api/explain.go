@@ -42,16 +42,17 @@ const (
 	CauseNoLeader     CauseCode = "no_leader"      // partitions have no leader, or it does not answer
 	CausePaused       CauseCode = "paused"         // the channel is
 	CauseTopicPaused  CauseCode = "topic_paused"   // messages wait before all channels
+	CauseDeferred     CauseCode = "deferred"       // all messages are deferred; after backoff, if a consumer failed
 	CauseNoConsumer   CauseCode = "no_consumer"    // no subscription
 	CauseBackoff      CauseCode = "backoff"        // consumers that requeued messages ask for none (RDY 0)
 	CauseReadyZero    CauseCode = "rdy_zero"       // consumers ask for none (RDY 0)
 	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
 	CauseExhausted    CauseCode = "exhausted"      // messages have had all their attempts, and stay
 	CauseKeyBlocked   CauseCode = "key_blocked"    // messages wait for others of their key
+	CauseRequeued     CauseCode = "requeued"       // consumers requeue what they receive, and finish nothing
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may, or answer none
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
 	CauseTopicFull    CauseCode = "topic_full"     // the topic refuses publishes, since it has reached its max-bytes
 	CauseFiltered     CauseCode = "filtered"       // the channel's filter leaves messages out, or cannot be used
-	CauseDeferred     CauseCode = "deferred"       // all messages are deferred
 )

@@ -71,6 +71,9 @@ func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api
 	causes.ofTheOperator()
 	if unfinished(now) > 0 {
 		causes.ofThePolicy()
+		if causes.deferredAlone() {
+			causes.allDeferred()
+		}
 		causes.ofTheConsumers()
 		causes.ofTheMessages()
 	}
@@ -257,11 +260,13 @@ func (d *diagnosis) ofTheConsumers() {
 		d.noConsumer()
 		return
 	}
-	var zero, backoff, full, silent []api.Consumer
+	var zero, backoff, full, silent, requeuing []api.Consumer
 	held, timedOut := int64(0), d.now.TimedOutTotal-min(d.before.TimedOutTotal, d.now.TimedOutTotal)
 	var late []api.Consumer
 	for _, c := range d.now.Consumers {
 		switch {
+		case c.Ready > 0 && d.onlyRequeues(c):
+			requeuing = append(requeuing, c)
 		case c.InFlight > 0 && (d.now.Ordered || c.InFlight >= c.Ready):
 			full = append(full, c)
 			held += c.InFlight
@@ -286,6 +291,9 @@ func (d *diagnosis) ofTheConsumers() {
 		d.add(api.CauseReadyZero, int64(len(zero)), "have the consumers send RDY; more consumers than max_in_flight leave some with RDY 0",
 			"%d of %d consumers request no messages (RDY 0): %s", len(zero), of, those(zero))
 		d.waiting(zero...)
+	}
+	if len(requeuing) > 0 {
+		d.requeued(requeuing)
 	}
 	if len(full) > 0 {
 		d.held(full, held)
@@ -375,6 +383,23 @@ func (d *diagnosis) answersNone(c api.Consumer) bool {
 	})
 }
 
+// onlyRequeues reports whether a consumer has requeued messages between the observations, while the channel made no
+// progress. As it soon has others in their place, it may seem to hold as many as its RDY allows.
+func (d *diagnosis) onlyRequeues(c api.Consumer) bool {
+	return d.now.FinishedTotal <= d.before.FinishedTotal && slices.ContainsFunc(d.before.Consumers, func(b api.Consumer) bool {
+		return b.Address == c.Address && b.RequeuedTotal < c.RequeuedTotal
+	})
+}
+
+// requeued names the consumers that requeue what they receive.
+func (d *diagnosis) requeued(by []api.Consumer) {
+	n := int64(d.now.RequeuedTotal - min(d.before.RequeuedTotal, d.now.RequeuedTotal)) //nolint:gosec // a count
+	d.add(api.CauseRequeued, n, "find out why messages fail: see the consumers' logs; brokerctl channel alter "+d.topic.Name+"/"+d.now.Name+
+		" --max-attempts N makes those that fail each time dead letters",
+		"%d of %d consumers requeue what they receive, and none finishes a message: %d requeued during the observation: %s", len(by), len(d.now.Consumers), n, those(by))
+	d.waiting(by...)
+}
+
 // unanswered names the consumers that hold messages in flight and answer none of them, although
 // RDY allows more.
 func (d *diagnosis) unanswered(silent []api.Consumer) {
@@ -426,11 +451,11 @@ func (d *diagnosis) ofThePolicy() {
 	}
 	for _, q := range d.now.Partitions {
 		if b := q.KeyBlocked; b != nil {
-			what := "all ready messages of partition %d, %d in all, wait for earlier messages of the same key"
+			what := "all ready messages of partition %d wait for earlier messages of the same key; of %d messages"
 			if b.Full {
-				what = "the channel does not read on in partition %d: %d messages, its maximum, wait for earlier messages of the same key"
+				what = "the channel does not read on in partition %d: messages wait for earlier messages of the same key; of %d, its maximum"
 			}
-			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+"; most of them, %d, have key %q, whose sequence %d is %s",
+			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+", the earlier ones included, most, %d, have key %q, whose sequence %d is %s",
 				q.Partition, b.Tracked, b.Waiting, b.Key, b.Seq, strings.ReplaceAll(b.State, "_", " "))
 			d.waiting()
 		}
@@ -458,6 +483,20 @@ func keyAdvice(name string, partition int, b *api.KeyBlock) string {
 	return fmt.Sprintf("wait until it is delivered, or finish it: brokerctl channel skip %s --id %d/%d", name, partition, b.Seq)
 }
 
+// deferredAlone reports whether all messages are deferred, and not because consumers fail: nothing else matters until
+// they are due.
+func (d *diagnosis) deferredAlone() bool {
+	failed := func(c api.Consumer) bool { return c.RequeuedTotal > 0 }
+	return d.now.Depth+d.now.InFlight == 0 && d.now.Deferred > 0 && !slices.ContainsFunc(d.now.Consumers, failed)
+}
+
+func (d *diagnosis) allDeferred() {
+	name := d.topic.Name + "/" + d.now.Name
+	d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due: brokerctl message deferred "+name+" shows when, brokerctl message advance "+name+" --all delivers them now",
+		"all %d messages are deferred by their publisher or requeued with a delay", d.now.Deferred)
+	d.waiting()
+}
+
 // ofTheMessages finds messages that are redelivered repeatedly, or are not due.
 func (d *diagnosis) ofTheMessages() {
 	var spinning []string
@@ -481,10 +520,8 @@ func (d *diagnosis) ofTheMessages() {
 			"the channel delivers in order, and its next message is deferred or was requeued with a delay: %d ready messages wait for it", d.now.Depth)
 		d.waiting()
 	}
-	if d.now.Depth == 0 {
-		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",
-			"all %d messages are deferred by their publisher or requeued with a delay", d.now.Deferred)
-		d.waiting()
+	if d.now.Depth == 0 && !d.deferredAlone() {
+		d.allDeferred()
 	}
 }
 

@@ -171,8 +171,40 @@ func TestExplained(t *testing.T) {
 		"one requeues what it gets": {
 			silent: true,
 			now: func(c *api.Channel) {
-				c.Consumers[0].RequeuedTotal++
+				c.Consumers[0].RequeuedTotal += 17
+				c.RequeuedTotal += 17
 			},
+			causes: []api.CauseCode{api.CauseRequeued}, count: 17,
+			says: "1 of 1 consumers requeue what they receive, and none finishes a message: 17 requeued during the observation: worker (10.0.0.9:1)",
+		},
+		"one requeues what it gets, and always has as much as its RDY allows": {
+			silent: true,
+			before: func(c *api.Channel) { c.Consumers[0].Ready = 2 },
+			now: func(c *api.Channel) {
+				c.Consumers[0].RequeuedTotal++
+				c.RequeuedTotal++
+			},
+			causes: []api.CauseCode{api.CauseRequeued}, count: 1,
+		},
+		"one requeues what it gets, another holds what it has": {
+			silent: true,
+			before: func(c *api.Channel) {
+				c.Consumers = append(c.Consumers, api.Consumer{Address: "10.0.0.9:2", Ready: 2, InFlight: 2})
+			},
+			now: func(c *api.Channel) {
+				c.Consumers[0].RequeuedTotal++
+				c.RequeuedTotal++
+			},
+			causes: []api.CauseCode{api.CauseRequeued, api.CauseInFlightHeld}, count: 1, says: "1 of 2 consumers requeue",
+		},
+		"one requeues what it gets, and others finish": {
+			silent: true,
+			now: func(c *api.Channel) {
+				c.Consumers[0].RequeuedTotal++
+				c.RequeuedTotal++
+				c.FinishedTotal++
+			},
+			moving: true,
 		},
 		"strict order": {
 			before: func(c *api.Channel) { c.Ordered, c.Consumers[0].InFlight, c.InFlight = true, 1, 1 },
@@ -234,6 +266,36 @@ func TestExplained(t *testing.T) {
 		"all are deferred": {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },
 			causes: []api.CauseCode{api.CauseDeferred}, says: "all 3", count: 3,
+		},
+		"all are deferred, and nobody is there": {
+			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers = 0, 0, 3, nil },
+			causes: []api.CauseCode{api.CauseDeferred, api.CauseNoConsumer}, says: "all 3", count: 3,
+		},
+		"all are deferred, and nobody asks": {
+			before: func(c *api.Channel) {
+				c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight, c.Consumers[0].Ready = 0, 0, 3, 0, 0
+			},
+			causes: []api.CauseCode{api.CauseDeferred, api.CauseReadyZero}, says: "all 3", count: 3,
+		},
+		"all are deferred, as a consumer that backs off has requeued them": {
+			before: func(c *api.Channel) {
+				c.Depth, c.InFlight, c.Deferred = 0, 0, 3
+				c.Consumers[0].InFlight, c.Consumers[0].Ready, c.Consumers[0].RequeuedTotal = 0, 0, 3
+			},
+			causes: []api.CauseCode{api.CauseBackoff, api.CauseDeferred}, says: "have requeued some", count: 1,
+		},
+		"all are deferred, and the channel is paused": {
+			before: func(c *api.Channel) {
+				c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight, c.Paused = 0, 0, 3, 0, true
+			},
+			causes: []api.CauseCode{api.CausePaused, api.CauseDeferred}, says: "is paused", count: 0,
+		},
+		"messages wait for their keys": {
+			before: func(c *api.Channel) {
+				c.Partitions[0].KeyBlocked = &api.KeyBlock{Key: "a", Seq: 7, State: "in_flight", Waiting: 3, Tracked: 6}
+			},
+			causes: []api.CauseCode{api.CauseKeyBlocked}, count: 3,
+			says: `all ready messages of partition 0 wait for earlier messages of the same key; of 6 messages, the earlier ones included, most, 3, have key "a", whose sequence 7 is in flight`,
 		},
 	} {
 		topic, before := two, busyChannel()
