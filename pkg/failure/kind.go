@@ -61,7 +61,7 @@ func Numbered(number uint16) *Kind { return numbered[number] }
 var (
 	Refusal        = refused(0, "refused", Kind{Word: "REFUSED", Code: Precondition})
 	OutcomeUnknown = of(fate.Uncertain, 0, "no answer in time; the request may have been carried out",
-		Kind{Word: "OUTCOME_UNKNOWN", Code: Uncertain})
+		Kind{Word: "OUTCOME_UNKNOWN", Code: Uncertain, Hint: "check what was carried out before you repeat the request"})
 	Damaged = of(fate.Corrupt, 0, "stored data is damaged", Kind{Word: "CORRUPT", Code: Corrupt, Hint: "see the node's log for the location"})
 )
 

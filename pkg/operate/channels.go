@@ -280,7 +280,7 @@ func (o *Contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 func (o *Contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	all := []Peeked{}
 	for {
-		part, err := atLeader(ctx, o.node, askPeek, r.Topic, r.Partition, r)
+		part, err := readAtLeader(ctx, o.node, askPeek, r.Topic, r.Partition, r)
 		if err != nil {
 			return nil, err
 		}

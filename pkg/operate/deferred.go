@@ -51,7 +51,7 @@ func (d Deferrals) List(ctx context.Context, q deferral.Query) (deferral.Found, 
 	}
 	pages := make([]deferral.Page, len(t.Partitions))
 	err = everywhere(partitionsOf(t), func(i int) (err error) {
-		pages[i], err = atLeader(ctx, d.Node, askDeferred, q.Topic, i, deferredArgs{channelAt{q.Topic, q.Channel, i}, q.In(i)})
+		pages[i], err = readAtLeader(ctx, d.Node, askDeferred, q.Topic, i, deferredArgs{channelAt{q.Topic, q.Channel, i}, q.In(i)})
 		return err
 	})
 	if err != nil {

@@ -103,7 +103,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 	var mu sync.Mutex // guards what follows
 	moves = []api.PartitionMove{}
 	err = everywhere(partitions, func(i int) error {
-		p, err := atLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{channelAt{m.topic.Name, m.channel, i}, m.to})
+		p, err := readAtLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{channelAt{m.topic.Name, m.channel, i}, m.to})
 		if err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func planRestore(ctx context.Context, o *Node, name, channel string, replace boo
 			return nil
 		}
 		to := &SeekTo{Offset: new(saved.Floor)}
-		p, err := atLeader(ctx, o, askPlace, name, saved.Partition, placeArgs{channelAt{name, channel, saved.Partition}, to})
+		p, err := readAtLeader(ctx, o, askPlace, name, saved.Partition, placeArgs{channelAt{name, channel, saved.Partition}, to})
 		if err != nil {
 			return err
 		}

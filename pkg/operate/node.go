@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
@@ -132,6 +133,23 @@ func askAll[A, R any](ctx context.Context, o *Node, q question[A, R], nodes []me
 // lead it, or cannot be reached, atLeader reads the metadata again, which may have changed
 // meanwhile.
 func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic string, partition int, args A) (R, error) {
+	return untilLed(ctx, o, q, partitionAt{topic, partition}, args, elsewhere)
+}
+
+// readAtLeader is atLeader for a question that changes nothing. It is also asked again if the connection was lost before
+// the answer, as that of a node that hangs is.
+func readAtLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic string, partition int, args A) (R, error) {
+	reply, err := untilLed(ctx, o, q, partitionAt{topic, partition}, args, func(err error) bool {
+		return elsewhere(err) || errors.Is(err, peer.ErrDisconnected)
+	})
+	if errors.Is(err, peer.ErrDisconnected) {
+		err = fmt.Errorf("%w: %v", failure.Unreachable, err) //nolint:errorlint // nothing is uncertain of what changes nothing
+	}
+	return reply, err
+}
+
+// untilLed asks the leader of a partition, and again after an error for which another answer may come.
+func untilLed[A, R any](ctx context.Context, o *Node, q question[A, R], at partitionAt, args A, again func(error) bool) (R, error) {
 	var reply R
 	var err error
 	for try := range askAgain {
@@ -139,14 +157,20 @@ func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic st
 			return reply, err
 		}
 		var leader meta.NodeID
-		if leader, err = o.leader(topic, partition); err != nil {
+		if leader, err = o.leader(at.Topic, at.Partition); err != nil {
 			if errors.Is(err, failure.NoLeader) {
 				continue
 			}
 			return reply, err
 		}
 		reply, err = q.ask(ctx, o, leader, args)
-		if err == nil || !elsewhere(err) {
+		if err == nil {
+			return reply, nil
+		}
+		if errors.Is(err, peer.ErrDisconnected) || errors.Is(err, failure.Unreachable) {
+			err = fmt.Errorf("%s/%d: leader %s: %w", at.Topic, at.Partition, leader, err)
+		}
+		if !again(err) {
 			return reply, err
 		}
 	}
