@@ -146,9 +146,25 @@ func TestExitCodes(t *testing.T) {
 		},
 		{
 			"replicas differ",
-			answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{{}}}},
+			answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{
+				{MissingNodes: []string{"n2"}, Digests: map[string]string{"n1": "a"}}, {Digests: map[string]string{"n1": "a", "n2": "b"}}, {MissingNodes: []string{"n2"}},
+			}}},
 			[]string{"partition", "verify", "orders"},
 			failure.ExitFailed, "",
+		},
+		{
+			"a replica cannot be read",
+			answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{{Unreadable: map[string]string{"n1": "damaged"}}}}},
+			[]string{"partition", "verify", "orders"},
+			failure.ExitFailed, "",
+		},
+		{
+			"replicas do not answer",
+			answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{
+				{Identical: true}, {MissingNodes: []string{"n2"}, Digests: map[string]string{"n1": "a", "n3": "a"}}, {Identical: true},
+			}}},
+			[]string{"partition", "verify", "orders"},
+			failure.ExitPartial, "",
 		},
 		{
 			"degraded",

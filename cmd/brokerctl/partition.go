@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/listing"
 	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/words"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -254,7 +254,7 @@ func newPartitionVerifyCommand(g *globals) *cobra.Command {
 		Use:   "verify TOPIC",
 		Short: "Compare the replicas of a topic's partitions",
 		Long: `Compare digests of the log up to the committed end over all in-sync replicas. The exit code is 1
-unless they are identical. Large topics need a larger --timeout.`,
+if they differ, 7 if some did not answer. Large topics need a larger --timeout.`,
 	}, func(cmd *cobra.Command, at target) error { return verifyPartitions(cmd, g, at.topic) })
 }
 
@@ -263,36 +263,35 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 	if err != nil {
 		return err
 	}
-	identical := true
-	for _, d := range v.Partitions {
-		identical = identical && d.Identical
+	exit := exitOK
+	for i := range v.Partitions {
+		switch c := v.Partitions[i].Compared(); {
+		case c == "NO":
+			exit = failure.ExitFailed
+		case c == "unknown" && exit == exitOK:
+			exit = failure.ExitPartial
+		}
 	}
 	name := func(d api.PartitionDigest) string {
 		return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
 	}
 	t := output.NewTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
 	err = g.show(cmd, output.List(v, v.Partitions, name, t, func(d api.PartitionDigest) []any {
-		return []any{d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests)}
+		return []any{d.Partition, count(d.CommittedEnd), d.Compared(), listing.Pairs(d.Digests)}
 	}, func(p *output.Page) {
 		for _, d := range v.Partitions {
 			for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
 				p.Line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
 			}
+			if len(d.MissingNodes) > 0 {
+				p.Line("partition %d: no answer from %s: the replicas there are not compared; repeat it once they answer", d.Partition, list(d.MissingNodes))
+			}
 		}
 	}))
-	if err == nil && !identical {
-		return verdict(failure.ExitFailed)
+	if err == nil && exit != exitOK {
+		return verdict(exit)
 	}
 	return err
-}
-
-// digests formats node=digest pairs, sorted by node.
-func digests(byNode map[string]string) string {
-	var parts []string
-	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		parts = append(parts, node+"="+byNode[node])
-	}
-	return strings.Join(parts, " ")
 }
 
 func yesNo(yes bool) string {

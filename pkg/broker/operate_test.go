@@ -264,8 +264,11 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	}
 	l.kill("n2")
 	d, err := l.at("n3").Contents.Digest(ctx, "t")
-	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" {
+	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" || len(d[0].Unreadable) > 0 || d[0].Compared() == "NO" {
 		t.Errorf("with a replica that is gone: %+v, %v", d, err)
+	}
+	if in := slices.Contains(l.store.Topic("t").Partitions[0].ISR, "n2"); in && !slices.Equal(d[0].MissingNodes, []string{"n2"}) {
+		t.Errorf("with a replica that is gone and counts as in sync: %+v", d)
 	}
 	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, failure.TopicNotFound) {
 		t.Errorf("no topic: %v", err)

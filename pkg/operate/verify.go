@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -82,6 +84,7 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 	copies := askAll(ctx, o.node, askCopy, o.node.copiesOf(p), same)
 	var nodes []meta.NodeID
 	if a.From, a.End, nodes = common(copies, p.ISR); len(nodes) == 0 {
+		out.MissingNodes = unanswered(&out, p.ISR)
 		return out
 	}
 	out.CommittedEnd = uint64(a.End)
@@ -90,15 +93,28 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 		digest, err := askDigest.ask(ctx, o.node, id, a)
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil {
+		switch {
+		case errors.Is(err, peer.ErrDisconnected), errors.Is(err, failure.Unreachable): // of the replica, nothing is known
+		case err != nil:
 			o.node.Log.Warn("cannot read a replica to verify it; the report lists it as unreadable", "topic", t.Name, "partition", i, "node", id, "error", err)
 			out.Unreadable[string(id)] = err.Error()
-			return
+		default:
+			out.Digests[string(id)] = digest
 		}
-		out.Digests[string(id)] = digest
 	})
-	out.Identical = identical(out.Digests, p.ISR)
+	out.Identical, out.MissingNodes = identical(out.Digests, p.ISR), unanswered(&out, p.ISR)
 	return out
+}
+
+// unanswered returns the nodes with an in-sync replica that did not say what they hold.
+func unanswered(d *api.PartitionDigest, isr []meta.NodeID) (nodes []string) {
+	for _, id := range isr {
+		if d.Digests[string(id)] == "" && d.Unreadable[string(id)] == "" {
+			nodes = append(nodes, string(id))
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
 }
 
 // identical reports whether all digests are equal, and none of an in-sync replica is missing.

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // The treatment of publishes to a topic that has reached MaxBytes.
 const (
@@ -211,11 +215,24 @@ type Verification struct {
 // PartitionDigest holds, per node, the digest of the messages on disk below the committed end.
 // Identical: all in-sync replicas returned the same digest. Unreadable gives, for each other
 // node that answered, why its replica cannot be read; a damaged one is copied again from
-// another replica.
+// another replica. MissingNodes have an in-sync replica and did not answer.
 type PartitionDigest struct {
 	Partition    int               `json:"partition"`
 	CommittedEnd uint64            `json:"committed_end"`
 	Digests      map[string]string `json:"digests"`
 	Unreadable   map[string]string `json:"unreadable,omitempty"`
+	MissingNodes []string          `json:"missing_nodes,omitempty"`
 	Identical    bool              `json:"identical"`
+}
+
+// Compared returns whether the replicas are identical, for people: yes; NO, also if one cannot be read; or unknown, if
+// those that answered do not differ, and in-sync ones did not answer.
+func (d *PartitionDigest) Compared() string {
+	switch {
+	case d.Identical:
+		return "yes"
+	case len(d.Unreadable) > 0, len(slices.Compact(slices.Sorted(maps.Values(d.Digests)))) > 1:
+		return "NO"
+	}
+	return "unknown"
 }
