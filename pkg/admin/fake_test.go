@@ -21,23 +21,24 @@ import (
 
 // fake is a Broker in memory. Its topics exist; its messages are only counted.
 type fake struct {
-	mu        sync.Mutex
-	topics    map[string]*meta.Topic
-	published []publish.Request
-	calls     []string
-	info      api.Cluster
-	stats     []stats.Topic
-	ready     []health.Reason
-	receipt   func(publish.Request) *topic.Receipt // nil answer: Done is not called
-	fail      error                                // returned by every change
-	fates     []fate.Fate                          // of the recorded acts
-	noCreate  bool                                 // topics are not created on first use
-	sought    operate.SeekTo
-	saved     []*meta.Saved
-	journal   meta.State
-	peeked    operate.Peek
-	long      []byte             // one more message to peek at
-	gone      map[[2]string]bool // deleted at another node
+	undecidable error // why the metadata cannot be changed
+	mu          sync.Mutex
+	topics      map[string]*meta.Topic
+	published   []publish.Request
+	calls       []string
+	info        api.Cluster
+	stats       []stats.Topic
+	ready       []health.Reason
+	receipt     func(publish.Request) *topic.Receipt // nil answer: Done is not called
+	fail        error                                // returned by every change
+	fates       []fate.Fate                          // of the recorded acts
+	noCreate    bool                                 // topics are not created on first use
+	sought      operate.SeekTo
+	saved       []*meta.Saved
+	journal     meta.State
+	peeked      operate.Peek
+	long        []byte             // one more message to peek at
+	gone        map[[2]string]bool // deleted at another node
 }
 
 func newFake(topics ...string) *fake {
@@ -191,6 +192,8 @@ func (f fakePlans) PlanChannel(_ context.Context, c meta.Command) (*meta.Topic, 
 	t.Channels[ch.Name] = &ch
 	return &t, nil
 }
+
+func (f fakePlans) Decidable() error { return f.undecidable }
 
 func (fakePlans) MessageLimit(context.Context) (int, meta.NodeID) { return 10, "n2" }
 

@@ -424,6 +424,25 @@ func TestChangesAreTriedOut(t *testing.T) {
 	}
 }
 
+// A dry run is refused like the change while the metadata has no leader. That of what is ephemeral needs none.
+func TestDryRunIsRefusedWithoutALeader(t *testing.T) {
+	for request, want := range map[string]int{
+		"DELETE /v1/topics/orders?dry_run=true":                            503,
+		"DELETE /v1/topics/orders?dry_run=true&purge=true":                 503,
+		"DELETE /v1/topics/orders/channels/bill?dry_run=true":              503,
+		"POST /v1/topics/orders/channels/bill/empty?dry_run=true":          503,
+		"POST /v1/topics/orders/channels/x%23ephemeral/empty?dry_run=true": 200,
+		"POST /v1/topics/orders/empty?dry_run=true":                        200,
+	} {
+		f := orders().withChannel("orders", "x#ephemeral")
+		f.undecidable = failure.NoQuorum
+		method, target, _ := strings.Cut(request, " ")
+		if w := ask(serverOf(t, f).Handler(), method, target, ""); w.Code != want {
+			t.Errorf("%s: %d %s, want %d", request, w.Code, w.Body, want)
+		}
+	}
+}
+
 // What a dry run of a deletion answers is what would be deleted, to callers that may delete it.
 func TestWhatHurtsIsTriedOut(t *testing.T) {
 	for request, want := range map[string]string{

@@ -127,10 +127,26 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 	return moves, saved, err
 }
 
+// savable returns why the channel's position cannot be saved, if the metadata has no leader: without the question, a
+// request waits for all leaders and then for the metadata, longer than its client does, and the outcome seems unknown.
+func (m operatorMove) savable() error {
+	if m.saves() {
+		if _, err := decidable(m.o); err != nil {
+			return m.unsaved(err)
+		}
+	}
+	return nil
+}
+
+// saves reports whether the channel's position is saved before it is moved.
+func (m operatorMove) saves() bool {
+	return !meta.IsEphemeral(m.channel) && !meta.IsEphemeral(m.topic.Name) && (m.to == nil || !m.to.Unsaved)
+}
+
 // save stores the channel's position before it is moved. Of the ranges finished out of order it
 // stores as many as fit.
 func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) error {
-	if meta.IsEphemeral(m.channel) || meta.IsEphemeral(m.topic.Name) || len(saved) == 0 {
+	if !m.saves() || len(saved) == 0 {
 		return nil
 	}
 	room := meta.MaxSavedRanges
@@ -172,9 +188,12 @@ func (m operatorMove) unsaved(err error) error {
 // move saves the channel's position and moves it. Partitions whose leaders do not answer stay
 // unchanged, and the error names them.
 func (m operatorMove) move(ctx context.Context) error {
+	if err := m.savable(); err != nil {
+		return err
+	}
 	moves, saved, planned := m.plan(ctx)
 	stays := !slices.ContainsFunc(moves, func(x api.PartitionMove) bool { return x.Redelivered+x.Skipped > 0 })
-	if stays || m.to != nil && m.to.Unsaved {
+	if stays {
 		saved = nil // there is nothing to undo
 	}
 	if err := m.save(ctx, saved); err != nil {
@@ -201,6 +220,9 @@ func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekT
 		return planRestore(ctx, o.node, name, channel, to.Replace)
 	}
 	m, err := newMove(o.node, name, channel, "", to)
+	if err == nil {
+		err = m.savable()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -427,6 +449,9 @@ func saveDeleted(ctx context.Context, o *Node, name, channel string) (meta.Incar
 	c := m.topic.Channels[channel]
 	if c == nil {
 		return 0, failure.ChannelNotFound
+	}
+	if err := m.savable(); err != nil {
+		return 0, err
 	}
 	_, saved, _ := m.plan(ctx) // as much as is known
 	return c.Version, m.save(ctx, saved)

@@ -87,6 +87,12 @@ func (p Planner) PlanRestore(ctx context.Context, c meta.RestoreTopic) (*meta.To
 	return p.plan(func(d directory.Plans) (*meta.Topic, error) { return d.Restore(ctx, c) })
 }
 
+// Decidable returns why the metadata cannot be changed, which has had no leader for a while; nil if it can.
+func (p Planner) Decidable() error {
+	_, err := decidable(p.Node)
+	return err
+}
+
 func (p Planner) plan(f func(directory.Plans) (*meta.Topic, error)) (*meta.Topic, error) {
 	if _, err := decidable(p.Node); err != nil {
 		return nil, err

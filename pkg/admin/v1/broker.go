@@ -39,6 +39,7 @@ type Plans interface {
 	PlanPartitions(ctx context.Context, name string, total int) (*meta.Topic, error)
 	PlanChannel(ctx context.Context, c meta.Command) (*meta.Topic, error)
 	PlanRestore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error)
+	Decidable() error // why the metadata cannot be changed
 	MessageLimit(ctx context.Context) (bytes int, node meta.NodeID)
 }
 

@@ -166,7 +166,7 @@ func (v channelsAPI) describe(r *http.Request, t *meta.Topic, channel string) (a
 }
 
 func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	if dry, err := isDryRun(r); dry || err != nil {
+	if dry, err := v.topics.isDryRunOf(r, channel); dry || err != nil {
 		return reply(v.info(r.Context(), t, channel), err)
 	}
 	if err := v.topics.broker.DeleteChannel(r.Context(), t.Name, channel); err != nil {
@@ -186,7 +186,7 @@ func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (ans
 }
 
 func (v channelsAPI) empty(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	if dry, err := isDryRun(r); dry || err != nil {
+	if dry, err := v.topics.isDryRunOf(r, channel); dry || err != nil {
 		return reply(v.info(r.Context(), t, channel), err)
 	}
 	return done(v.topics.broker.EmptyChannel(r.Context(), t.Name, channel))

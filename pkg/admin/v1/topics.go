@@ -298,8 +298,18 @@ func isDryRun(r *http.Request) (bool, error) {
 	return dry, err
 }
 
+// isDryRunOf is isDryRun for a change of the metadata, unless the object is ephemeral: it is refused like the change if the
+// metadata has no leader.
+func (v topicsAPI) isDryRunOf(r *http.Request, object string) (bool, error) {
+	dry, err := isDryRun(r)
+	if dry && err == nil && !meta.IsEphemeral(object) {
+		err = v.plans.Decidable()
+	}
+	return dry, err
+}
+
 func (v topicsAPI) delete(r *http.Request, t *meta.Topic) (answer, error) {
-	if dry, err := isDryRun(r); dry || err != nil {
+	if dry, err := v.isDryRunOf(r, ""); dry || err != nil {
 		return reply(v.info(r.Context(), t), err)
 	}
 	return done(v.broker.DeleteTopic(r.Context(), t.Name))
