@@ -192,7 +192,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Add("WWW-Authenticate", `Bearer realm="brokerd"`)
 		w.Header().Add("WWW-Authenticate", `Basic realm="brokerd", charset="UTF-8"`)
 		e = api.Errorf(f.Code, "a valid token, password or client certificate is required")
-		e.Hint, e.Fate = "with brokerctl: --token-file FILE, or set BROKERCTL_TOKEN; for the first administrator the token is in the file first-administrator in the data directory of the node that is asked", "refused"
+		e.Hint, e.Fate = "with brokerctl: --token-file FILE, or set BROKERCTL_TOKEN, or --context NAME: with --addr, the context in use is not used unless it is named; for the first administrator the token is in the file first-administrator in the data directory of the node that is asked", "refused"
 	case failure.Throttled:
 		w.Header().Set("Retry-After", "5")
 	default:

@@ -63,6 +63,11 @@ func TestReadsAreRepeatedAfterALostConnection(t *testing.T) {
 			return err
 		},
 	}
+	cancel := func(dryRun bool) error {
+		_, err := deferrals.Reschedule(t.Context(), deferral.Change{Topic: "t", Channel: "c", Verb: deferral.Cancel, DryRun: dryRun})
+		return err
+	}
+	reads["reschedule"] = func() error { return cancel(true) }
 	for word, read := range reads {
 		remote.word = word
 		remote.left.Store(1)
@@ -73,6 +78,11 @@ func TestReadsAreRepeatedAfterALostConnection(t *testing.T) {
 		if err := read(); !errors.Is(err, failure.Unreachable) || fate.Of(err) != fate.Refused || !strings.Contains(err.Error(), "t/0: leader n2: ") {
 			t.Errorf("%s, without an end: %v, %v", word, fate.Of(err), err)
 		}
+	}
+	remote.word = "reschedule"
+	remote.left.Store(1)
+	if err := cancel(false); fate.Of(err) != fate.Uncertain {
+		t.Errorf("a cancellation: %v, %v", fate.Of(err), err)
 	}
 	remote.word = "change"
 	remote.left.Store(1)

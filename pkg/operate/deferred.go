@@ -75,7 +75,7 @@ func (d Deferrals) Reschedule(ctx context.Context, c deferral.Change) ([]deferra
 	var unsure atomic.Bool
 	err = everywhere(partitions, func(i int) (err error) {
 		a := rescheduleArgs{channelAt{c.Topic, c.Channel, i}, c.In(i), c.Verb, c.DryRun}
-		all[i].Done, err = atLeader(ctx, d.Node, askReschedule, c.Topic, i, a)
+		all[i].Done, err = tryAtLeader(ctx, d.Node, askReschedule, partitionAt{c.Topic, i}, a, c.DryRun)
 		if err != nil && !c.DryRun && fate.Of(err) == fate.Uncertain {
 			unsure.Store(true)
 		}

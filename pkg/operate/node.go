@@ -148,6 +148,14 @@ func readAtLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topi
 	return reply, err
 }
 
+// tryAtLeader is readAtLeader for a change that is only tried out, and atLeader for one that is made.
+func tryAtLeader[A, R any](ctx context.Context, o *Node, q question[A, R], at partitionAt, args A, dryRun bool) (R, error) {
+	if dryRun {
+		return readAtLeader(ctx, o, q, at.Topic, at.Partition, args)
+	}
+	return atLeader(ctx, o, q, at.Topic, at.Partition, args)
+}
+
 // untilLed asks the leader of a partition, and again after an error for which another answer may come.
 func untilLed[A, R any](ctx context.Context, o *Node, q question[A, R], at partitionAt, args A, again func(error) bool) (R, error) {
 	var reply R

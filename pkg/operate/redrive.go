@@ -111,7 +111,7 @@ func (p Policies) RedriveOrPurge(ctx context.Context, a DeadLetterAction) (s dea
 		if one.Max == 0 { // check whether there are more
 			one.Max, one.DryRun = 1, true
 		}
-		part, err := atLeader(ctx, p.o.node, askLetters, letters, i, one)
+		part, err := tryAtLeader(ctx, p.o.node, askLetters, partitionAt{letters, i}, one, one.DryRun)
 		if one.DryRun && !a.DryRun {
 			s.More = s.More || part.Letters > 0
 			part = deadletter.Processed{Skipped: part.Skipped}
