@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -10,7 +11,10 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -89,4 +93,35 @@ func TestLeaderThatCannotCreateSegmentsTransfersLeadership(t *testing.T) {
 	denied.set(first, false)
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, body)
+}
+
+// TestEmptiedTopicAcceptsMessages: what an undo of the change would redeliver kept a full topic full for a day.
+func TestEmptiedTopicAcceptsMessages(t *testing.T) {
+	n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
+	ctx := t.Context()
+	if _, err := n.Directory.CreateTopic(ctx, "t", meta.TopicConfig{MaxBytes: meta.MinQuota}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Directory.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	put := func() error {
+		return n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}).Err
+	}
+	for put() == nil {
+	}
+	if err := put(); !errors.Is(err, failure.TopicFull) {
+		t.Fatal(err)
+	}
+	if err := n.Contents.EmptyChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return put() == nil })
+	part := n.Host.Lookup("t").Led(0).Part
+	if part.Log().Start() == 0 {
+		t.Error("nothing was deleted")
+	}
+	if u, err := n.Contents.UndoChannel(ctx, "t", "c"); err != nil {
+		t.Errorf("undo: %+v, %v", u, err)
+	}
 }

@@ -30,7 +30,7 @@ const (
 )
 
 // TrashFor is how long messages are kept for an undo of an operator's change of a channel,
-// unless the disk is nearly full or the topic's size is limited.
+// unless the disk is nearly full, or the partition has nearly reached the topic's maximum size.
 const TrashFor = 24 * time.Hour
 
 // retention drops messages that need not be kept. One goroutine uses it.
@@ -100,8 +100,10 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	l := hp.Replica.Log()
 	last := r.disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
-	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.disk.Low() {
-		keep.Hold = &floor
+	if !r.disk.Low() && !quota.NearlyFull(l.Bytes(), share) {
+		if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some {
+			keep.Hold = &floor
+		}
 	}
 	unfinished, err := hp.retain(keep)
 	if unfinished > 0 && h.Disk.Dropped(uint64(unfinished), moment) {
