@@ -105,10 +105,15 @@ missing. With a bucket, a chunk is written to a temporary file (TMPDIR) before i
 			Copied   int      `json:"copied"` // the others were already in the store
 			Bytes    int64    `json:"bytes"`
 			Gone     []string `json:"gone"` // topics deleted during the backup
-		}{m.ID, len(m.Topics), messages, made.Copied, stored, append([]string{}, made.Gone...)}
+			// Restoring are topics whose restore is in progress or was interrupted; they are left out.
+			Restoring []string `json:"restoring"`
+		}{m.ID, len(m.Topics), messages, made.Copied, stored, append([]string{}, made.Gone...), append([]string{}, made.Restoring...)}
 		lines := []string{fmt.Sprintf("backup %s: %s of %s, %d of them copied now", m.ID, words.CountOf(messages, "message"), words.CountOf(len(m.Topics), "topic"), made.Copied)}
 		for _, name := range made.Gone {
 			lines = append(lines, fmt.Sprintf("topic %s was deleted during the backup and is not included", name))
+		}
+		for _, name := range made.Restoring {
+			lines = append(lines, fmt.Sprintf("topic %s is being restored, or its restore was interrupted: it is not included", name))
 		}
 		return s.Show(cmd, output.Answer{Object: report, Names: []string{m.ID}, Said: strings.Join(lines, "\n"), Result: true})
 	})

@@ -375,16 +375,15 @@ func TestMessagesThatTheClusterWouldRefuseAreNotRestored(t *testing.T) {
 	c := clusterOf(t, brokertest.Start(t))
 	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
 	publish(t, c, "t", 0, api.Message{Body: []byte("small")}, api.Message{Body: make([]byte, 100)})
-	most := 50
-	must(c.Client.AlterTopic(ctx, "t", api.ConfigPatch{MaxMessageBytes: &most}))(t)
 	m := must(c.Make(ctx, d, backups.Create{}))(t).Manifest
+	to := clusterOf(t, brokertest.Start(t, brokertest.Set("max-msg-size", "50")))
 	for _, dry := range []bool{true, false} {
-		_, err := c.Restore(ctx, d, m.Topic("t"), "u", 0, dry)
+		_, err := to.Restore(ctx, d, m.Topic("t"), "u", 0, dry)
 		if api.CodeOf(err) != failure.TooLarge || !strings.Contains(err.Error(), "message 0/1 has 100 bytes, the limit of the cluster is 50") {
 			t.Errorf("dry run %t: %v", dry, err)
 		}
 	}
-	if _, err := c.Client.Topic(ctx, "u"); api.CodeOf(err) != failure.NotFound {
+	if _, err := to.Client.Topic(ctx, "u"); api.CodeOf(err) != failure.NotFound {
 		t.Errorf("the topic was created: %v", err)
 	}
 }

@@ -50,6 +50,8 @@ type restoring struct {
 	t         *backup.Topic
 	as        string
 	replicas  int                        // 0: as in the backup
+	config    api.Config                 // of the topic in the backup
+	most      int64                      // max-bytes of the topic while it is restored
 	positions map[int][]*backup.Position // of each partition, one for each channel
 	settings  map[string]channelSettings
 	done      Restored
@@ -80,6 +82,10 @@ func (c *Cluster) Restore(ctx context.Context, d *backup.Repository, t *backup.T
 
 // prepare reads what does not depend on the cluster, and refuses a name that is taken.
 func (r *restoring) prepare(ctx context.Context) error {
+	if err := json.Unmarshal(r.t.Config, &r.config); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	r.most = r.config.MaxBytes
 	for _, ch := range r.t.Channels {
 		var s channelSettings
 		if err := json.Unmarshal(ch.Settings, &s); err != nil {
@@ -117,7 +123,10 @@ func (r *restoring) prepare(ctx context.Context) error {
 
 // admissible asks the cluster whether it would create the topic, and compares the messages with its limits.
 func (r *restoring) admissible(ctx context.Context) error {
-	t, _, err := r.makeTopic(ctx, true)
+	if _, err := r.makeTopic(ctx, r.patch(), true); err != nil {
+		return err
+	}
+	t, err := r.makeTopic(ctx, r.lenient(), true)
 	if err != nil {
 		return err
 	}
@@ -139,46 +148,56 @@ func (r *restoring) admissible(ctx context.Context) error {
 	return nil
 }
 
-// makeTopic creates the topic, or only asks what would be created.
-func (r *restoring) makeTopic(ctx context.Context, dry bool) (t *api.Topic, config api.Config, err error) {
-	if err := json.Unmarshal(r.t.Config, &config); err != nil {
-		return nil, config, fmt.Errorf("configuration: %w", err)
-	}
-	patch := config.Patch()
+// patch returns the configuration of the restored topic.
+func (r *restoring) patch() api.ConfigPatch {
+	patch := r.config.Patch()
 	if r.replicas > 0 {
 		patch.Replicas, patch.MinISR = &r.replicas, nil
 	}
-	req := api.CreateTopic{Name: r.as, Config: patch, DryRun: dry}
-	if dry {
-		req.Channels = r.channels(&config)
-	}
-	t, err = ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.CreateTopic(ctx, req) })
-	return t, config, err
+	return patch
 }
 
-// channels returns the requests to create the channels, after the one for the marker.
-func (r *restoring) channels(config *api.Config) []api.CreateChannel {
-	made := []api.CreateChannel{{Name: Marker}}
+// lenient returns the configuration of the topic while it is restored: the topic may have messages from before its
+// limit was reduced.
+func (r *restoring) lenient() api.ConfigPatch {
+	patch := r.patch()
+	patch.MaxMessageBytes = nil
+	return patch
+}
+
+// makeTopic creates the topic, or only asks what would be created.
+func (r *restoring) makeTopic(ctx context.Context, patch api.ConfigPatch, dry bool) (*api.Topic, error) {
+	req := api.CreateTopic{Name: r.as, Config: patch, DryRun: dry}
+	if dry {
+		req.Channels = r.channels()
+	}
+	return ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.CreateTopic(ctx, req) })
+}
+
+// channels returns the requests to create the channels, after the one for the marker. They begin with the first message
+// of the topic, whoever publishes to it before they exist.
+func (r *restoring) channels() []api.CreateChannel {
+	start := &api.Seek{To: api.SeekStart}
+	made := []api.CreateChannel{{Name: Marker, From: start}}
 	for _, ch := range r.t.Channels {
 		s := r.settings[ch.Name]
-		if config.Ordered && s.Order == "none" { // the channel had no consumer yet, or is of an earlier release
+		if r.config.Ordered && s.Order == "none" { // the channel had no consumer yet, or is of an earlier release
 			s.Order = ""
 		}
-		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
+		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy, From: start})
 	}
 	return made
 }
 
 // create creates the topic, which delivers nothing yet, and its channels.
 func (r *restoring) create(ctx context.Context) error {
-	_, config, err := r.makeTopic(ctx, false)
-	if err != nil {
+	if _, err := r.makeTopic(ctx, r.lenient(), false); err != nil {
 		return err
 	}
 	if err := r.pauseTopic(ctx, true); err != nil {
 		return err
 	}
-	for _, req := range r.channels(&config) {
+	for _, req := range r.channels() {
 		_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Channel, error) { return r.c.Client.CreateChannel(ctx, r.as, req) })
 		if err != nil {
 			return fmt.Errorf("channel %s: %w", req.Name, err)
@@ -192,6 +211,18 @@ func (r *restoring) create(ctx context.Context) error {
 	return nil
 }
 
+// alter changes the topic.
+func (r *restoring) alter(ctx context.Context, patch api.ConfigPatch) error {
+	_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.AlterTopic(ctx, r.as, patch) })
+	return err
+}
+
+// enlarge makes room in a topic that is full before all its messages are restored: it may have had more than its limit.
+func (r *restoring) enlarge(ctx context.Context) error {
+	r.most *= 2
+	return r.alter(ctx, api.ConfigPatch{MaxBytes: &r.most})
+}
+
 func (r *restoring) pauseTopic(ctx context.Context, paused bool) error {
 	_, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.PauseTopic(ctx, r.as, paused) })
 	return err
@@ -200,6 +231,11 @@ func (r *restoring) pauseTopic(ctx context.Context, paused bool) error {
 // open ends the restore: the topic delivers from then on. The marker is deleted while the topic is
 // paused, so that without another channel the first one begins with all messages.
 func (r *restoring) open(ctx context.Context) error {
+	if c := &r.config; c.MaxMessageBytes > 0 || r.most != c.MaxBytes {
+		if err := r.alter(ctx, api.ConfigPatch{MaxMessageBytes: &c.MaxMessageBytes, MaxBytes: &c.MaxBytes}); err != nil {
+			return err
+		}
+	}
 	if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return r.c.Client.DeleteChannel(ctx, r.as, Marker) }); err != nil {
 		return err
 	}
@@ -310,8 +346,12 @@ func (p *partitionRestore) flush(ctx context.Context) error {
 	if len(p.batch) == 0 {
 		return nil
 	}
-	req := api.Publish{Messages: p.batch, Partition: &p.p.Partition}
-	got, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.Published, error) { return p.r.c.Client.Publish(ctx, p.r.as, req) })
+	got, err := p.publish(ctx)
+	for api.CodeOf(err) == failure.Full {
+		if err = p.r.enlarge(ctx); err == nil {
+			got, err = p.publish(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -331,14 +371,16 @@ func (p *partitionRestore) flush(ctx context.Context) error {
 	return nil
 }
 
+func (p *partitionRestore) publish(ctx context.Context) (*api.Published, error) {
+	req := api.Publish{Messages: p.batch, Partition: &p.p.Partition}
+	return ask(ctx, p.r.c, func(ctx context.Context) (*api.Published, error) { return p.r.c.Client.Publish(ctx, p.r.as, req) })
+}
+
 // place moves a channel to its first pending message, and finishes the messages after it that it had
 // finished.
 func (p *partitionRestore) place(ctx context.Context, pos *backup.Position) error {
 	floor, finished := plan(p.runs, pos.Pending)
-	if len(p.runs) == 0 {
-		return nil
-	}
-	if floor > p.runs[0].is { // otherwise the channel exists already: it was created before the first message
+	if floor > 0 {
 		if err := p.seek(ctx, pos.Channel, floor); err != nil {
 			return err
 		}
@@ -384,10 +426,12 @@ func (p *partitionRestore) finish(ctx context.Context, channel, first string, se
 }
 
 // plan returns the current offset of the first pending message, and the messages after it that are not
-// pending. Without a pending message, the offset is after all messages.
+// pending. Without a pending message, the offset is after all messages. Messages between the runs are not of the
+// backup: they were published during the restore, and are pending.
 func plan(runs []moved, pending [][2]uint64) (floor uint64, finished [][2]uint64) {
 	found := false
 	for _, r := range runs {
+		found = found || r.is > floor // floor is the end of the run before
 		for k := range r.n {
 			is := r.is + k
 			switch waits := has(pending, r.was+k); {
