@@ -202,7 +202,8 @@ func pause(ctx context.Context) error {
 // Stored returns a message in the form of a backup.
 func Stored(m *api.Peeked) *backup.Message {
 	s := &backup.Message{
-		Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS, DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
+		Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, KeyBase64: m.KeyBase64, DedupBase64: m.DedupBase64,
+		TTLMS: m.TTLMS, DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
 	}
 	if string(m.Headers) != "{}" {
 		s.Headers = m.Headers

@@ -299,6 +299,24 @@ func TestLargeHeadersAreRestored(t *testing.T) {
 	}
 }
 
+// TestBinaryKeysAreRestored: as text they are other bytes, and more.
+func TestBinaryKeysAreRestored(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
+	c := clusterOf(t, brokertest.Start(t))
+	key := bytes.Repeat([]byte{0xff, 'a'}, 127)
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	publish(t, c, "t", 0, api.Message{Text: "x", KeyBase64: key, DedupBase64: key[:64]}, api.Message{Text: "y", Key: "text"})
+	made := must(c.Make(ctx, d, backups.Create{}))(t)
+	must(c.Restore(ctx, d, made.Manifest.Topic("t"), "u", 0, false))(t)
+	for _, topic := range []string{"t", "u"} {
+		got := must(c.Client.Peek(ctx, topic, "", api.PeekOptions{Max: 10}))(t)
+		if len(got) != 2 || !bytes.Equal(got[0].KeyBase64, key) || got[1].Key != "text" || got[1].KeyBase64 != nil || bytes.Equal(got[0].DedupBase64, key[:64]) != (topic == "t") {
+			t.Errorf("%s: %+v", topic, got)
+		}
+	}
+}
+
 // TestOrderedTopicIsRestored restores a channel that was saved without an order, as by earlier
 // builds.
 func TestOrderedTopicIsRestored(t *testing.T) {

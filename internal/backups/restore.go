@@ -287,7 +287,7 @@ func (p *partitionRestore) restore(ctx context.Context) error {
 // add publishes a message, together with others.
 func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
 	now := p.r.c.Now()
-	out := api.Message{Body: m.Body, Key: m.Key, Headers: m.Headers, TraceIDHex: m.TraceID}
+	out := api.Message{Body: m.Body, Key: m.Key, KeyBase64: m.KeyBase64, Headers: m.Headers, TraceIDHex: m.TraceID}
 	if rest := p.delay(m, now); rest > 0 {
 		out.DelayMS = max(1, rest.Milliseconds())
 	}

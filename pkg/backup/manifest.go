@@ -94,10 +94,13 @@ type Message struct {
 	Key       string          `json:"key,omitempty"`
 	Headers   json.RawMessage `json:"headers,omitempty"`
 	Dedup     string          `json:"dedup,omitempty"`
-	TTLMS     int64           `json:"ttl_ms,omitempty"`
-	DeliverAt *time.Time      `json:"deliver_at,omitempty"`
-	TraceID   string          `json:"trace_id_hex,omitempty"`
-	Body      []byte          `json:"body"`
+	// KeyBase64 and DedupBase64 are set if Key or Dedup cannot represent the bytes, which are not UTF-8.
+	KeyBase64   []byte     `json:"key_base64,omitempty"`
+	DedupBase64 []byte     `json:"dedup_base64,omitempty"`
+	TTLMS       int64      `json:"ttl_ms,omitempty"`
+	DeliverAt   *time.Time `json:"deliver_at,omitempty"`
+	TraceID     string     `json:"trace_id_hex,omitempty"`
+	Body        []byte     `json:"body"`
 }
 
 // Mark distinguishes the message from others with its offset in another history of the partition.

@@ -18,16 +18,19 @@ type Publish struct {
 
 // Message is a message to publish. Its body is either Body or Text and must not be empty.
 type Message struct {
-	Body    []byte          `json:"body,omitempty"`
-	Text    string          `json:"text,omitempty"`
-	Delay   Duration        `json:"delay,omitempty"`    // it is delivered no earlier than this from now
-	DelayMS int64           `json:"delay_ms,omitempty"` // the same in milliseconds
-	Key     string          `json:"key,omitempty"`      // the key, up to
-	Dedup   string          `json:"dedup,omitempty"`    // up to 64 bytes: it is stored once within the topic's dedup window
-	TTL     Duration        `json:"ttl,omitempty"`      // it is not delivered later than this from now; 0s: the topic's
-	TTLMS   int64           `json:"ttl_ms,omitempty"`   // the same in milliseconds
-	Headers json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
-	TraceID uint64          `json:"trace_id,omitempty"` // 0: none
+	Body    []byte   `json:"body,omitempty"`
+	Text    string   `json:"text,omitempty"`
+	Delay   Duration `json:"delay,omitempty"`    // it is delivered no earlier than this from now
+	DelayMS int64    `json:"delay_ms,omitempty"` // the same in milliseconds
+	Key     string   `json:"key,omitempty"`      // the key, up to
+	Dedup   string   `json:"dedup,omitempty"`    // up to 64 bytes: it is stored once within the topic's dedup window
+	TTL     Duration `json:"ttl,omitempty"`      // it is not delivered later than this from now; 0s: the topic's
+	TTLMS   int64    `json:"ttl_ms,omitempty"`   // the same in milliseconds
+	// KeyBase64 and DedupBase64 take precedence over Key and Dedup, for bytes that are not UTF-8.
+	KeyBase64   []byte          `json:"key_base64,omitempty"`
+	DedupBase64 []byte          `json:"dedup_base64,omitempty"`
+	Headers     json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
+	TraceID     uint64          `json:"trace_id,omitempty"` // 0: none
 	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs that round
 	// numbers above 2^53. If both are set they must be equal.
 	TraceIDHex string `json:"trace_id_hex,omitempty"`
@@ -35,7 +38,9 @@ type Message struct {
 
 // Size returns how many bytes the message adds to the size of a request: its body in base64, its
 // header and its key.
-func (m *Message) Size() int { return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.Key) }
+func (m *Message) Size() int {
+	return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.Key) + len(m.KeyBase64)
+}
 
 // Published is the answer to Publish: the messages are as durable as the topic's sync policy.
 // Partition and FirstSeq are those of the first message; a duplicate is answered with its
@@ -88,9 +93,12 @@ type Peeked struct {
 	Headers    json.RawMessage `json:"headers"` // an object; {} if there are no headers
 	Key        string          `json:"key,omitempty"`
 	Dedup      string          `json:"dedup,omitempty"`
-	TTLMS      int64           `json:"ttl_ms,omitempty"` // as its publisher named it
-	Body       []byte          `json:"body"`
-	Text       *string         `json:"text,omitempty"` // the body, if it is UTF-8
+	// KeyBase64 and DedupBase64 are set if Key or Dedup cannot represent the bytes, which are not UTF-8.
+	KeyBase64   []byte  `json:"key_base64,omitempty"`
+	DedupBase64 []byte  `json:"dedup_base64,omitempty"`
+	TTLMS       int64   `json:"ttl_ms,omitempty"` // as its publisher named it
+	Body        []byte  `json:"body"`
+	Text        *string `json:"text,omitempty"` // the body, if it is UTF-8
 }
 
 // PeekedList is the answer to a peek.

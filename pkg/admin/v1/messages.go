@@ -263,6 +263,12 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	if err != nil {
 		return out, err
 	}
+	if len(m.KeyBase64) > 0 {
+		m.Key = string(m.KeyBase64)
+	}
+	if len(m.DedupBase64) > 0 {
+		m.Dedup = string(m.DedupBase64)
+	}
 	if err := (web.Options{Key: m.Key, Dedup: m.Dedup, TTL: ttl}).Apply(&out); err != nil {
 		return out, api.Errorf(failure.Invalid, "%w", err)
 	}
@@ -446,6 +452,12 @@ func apiPeeked(m operate.Peeked) api.Peeked {
 	}
 	if json.Valid(m.Header) {
 		out.Headers = m.Header
+	}
+	if !utf8.Valid(m.Key) {
+		out.KeyBase64 = m.Key
+	}
+	if !utf8.Valid(m.Dedup) {
+		out.DedupBase64 = m.Dedup
 	}
 	if utf8.Valid(m.Body) {
 		out.Text = new(string(m.Body))
