@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/brokertest"
+	"github.com/brokerd/brokerd/pkg/failure"
 )
 
 // hooked sends requests after a hook, which may answer them itself.
@@ -50,9 +51,11 @@ func once(end string, f func()) hooked {
 }
 
 // nothing is the answer of a leader that knows no message from an offset on.
-func nothing(r *http.Request) *http.Response {
+func nothing(r *http.Request) *http.Response { return answered(r, `{"messages":[]}`) }
+
+func answered(r *http.Request, text string) *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{"messages":[]}`)), Request: r,
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
 	}
 }
 
@@ -266,5 +269,38 @@ func TestTopicWithReducedLimitsIsRestored(t *testing.T) {
 	}
 	if got := must(c.Client.Topic(ctx, "u"))(t).Config; got.MaxBytes != most || got.MaxMessageBytes != each {
 		t.Errorf("max_bytes %d, max_message_bytes %d", got.MaxBytes, got.MaxMessageBytes)
+	}
+}
+
+// TestRestoreNeedsTheRightsForAllOfIt: it left an incomplete topic.
+func TestRestoreNeedsTheRightsForAllOfIt(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.In(backup.Dir(t.TempDir()))
+	n := brokertest.Start(t)
+	c := clusterOf(t, n)
+	for _, name := range []string{"plain", "dead"} {
+		must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: name, Config: api.ConfigPatch{Ext: new(true)}}))(t)
+	}
+	publish(t, c, "plain", 0, numbered(0, 3)...)
+	publish(t, c, "dead", 0, api.Message{Text: "x", Headers: []byte(`{"dead_letter":{"topic":"t","channel":"c"}}`)})
+	m := must(c.Make(ctx, d, backups.Create{}))(t).Manifest
+	for _, x := range []struct {
+		rules, topic string
+		may          bool
+	}{
+		{`{"right":"manage","topic":"*"}`, "plain", false},
+		{`{"right":"publish","topic":"pl*"}`, "plain", true},
+		{`{"right":"publish","topic":"*"}`, "dead", false},
+		{`{"right":"admin"}`, "dead", true},
+	} {
+		hook := func(r *http.Request) *http.Response {
+			if strings.HasSuffix(r.URL.Path, "/access/self") {
+				return answered(r, `{"user":"x","enabled":true,"rules":[`+x.rules+`]}`)
+			}
+			return nil
+		}
+		if _, err := meanwhile(t, hook, n).Restore(ctx, d, m.Topic(x.topic), x.topic+"-2", 0, true); (err == nil) != x.may || err != nil && api.CodeOf(err) != failure.Forbidden {
+			t.Errorf("%s as %s: %v", x.topic, x.rules, err)
+		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/header"
 )
 
 // Marker is a channel that a topic has while it is being restored, and keeps if the restore is
@@ -130,6 +132,14 @@ func (r *restoring) admissible(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	user, err := ask(ctx, r.c, r.c.Client.Access.Self)
+	if err != nil {
+		return err
+	}
+	if !may(user, access.Demand{Right: access.Publish, Topic: r.as}) {
+		return api.Errorf(failure.Forbidden, "user %q has no rule for publish %s: nothing was restored", user.User, r.as)
+	}
+	admin := may(user, access.Demand{Right: access.Admin})
 	for i := range r.t.Partitions {
 		for k := range r.t.Partitions[i].Chunks {
 			err := r.d.EachMessage(ctx, &r.t.Partitions[i].Chunks[k], func(m *backup.Message) error {
@@ -137,6 +147,9 @@ func (r *restoring) admissible(ctx context.Context) error {
 					e := api.Errorf(failure.TooLarge, "topic %s: message %d/%d has %d bytes, the limit of the cluster is %d: nothing was restored", r.t.Name, i, m.Seq, n, t.MessageLimit)
 					e.Hint = "raise max-msg-size on all nodes first"
 					return e
+				}
+				if _, err := header.Parse(m.Headers); errors.Is(err, header.ErrWritten) && !admin {
+					return api.Errorf(failure.Forbidden, "topic %s: message %d/%d is a dead letter, which only an administrator may restore: nothing was restored", r.t.Name, i, m.Seq)
 				}
 				return ctx.Err()
 			})
@@ -146,6 +159,13 @@ func (r *restoring) admissible(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// may reports whether the user of the client may do something.
+func may(user *api.Self, d access.Demand) bool {
+	return !user.Enabled || slices.ContainsFunc(user.Rules, func(r api.Rule) bool {
+		return access.Rule{Right: access.Right(r.Right), Topic: r.Topic, Channel: r.Channel}.Grants(d)
+	})
 }
 
 // patch returns the configuration of the restored topic.

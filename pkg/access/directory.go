@@ -90,7 +90,7 @@ func (d *Directory) Tokens() []*Token {
 func (d *Directory) Check(user string, want Demand) (Rule, bool) {
 	if u := d.User(user); u != nil {
 		for _, r := range u.Rules {
-			if r.grants(want) {
+			if r.Grants(want) {
 				return r, true
 			}
 		}

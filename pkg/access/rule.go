@@ -96,8 +96,8 @@ type Demand struct {
 	Channel string // "": of no channel
 }
 
-// grants reports whether the rule permits a demand.
-func (r Rule) grants(d Demand) bool {
+// Grants reports whether the rule permits a demand.
+func (r Rule) Grants(d Demand) bool {
 	switch {
 	case r.Right == Admin:
 		return true

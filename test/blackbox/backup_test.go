@@ -43,3 +43,44 @@ func TestBackupGoesToAnotherCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreWithoutTheRightsChangesNothing: topics were created, and stayed incomplete.
+func TestRestoreWithoutTheRightsChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, backups := filepath.Join(dir, "data"), filepath.Join(dir, "backups")
+	n := startNodeOn(t, data)
+	n.ctl(0, "topic", "create", "plain")
+	n.ctl(0, "message", "pub", "plain", "one")
+	n.ctl(0, "topic", "create", "dead", "--ext")
+	n.post("/v1/topics/dead/messages", `{"messages":[{"text":"x","headers":{"dead_letter":{"topic":"t","channel":"c"}}}]}`)
+	n.ctl(0, "backup", "create", backups)
+	first, ops := filepath.Join(data, "first-administrator"), filepath.Join(dir, "ops")
+	n.ctl(0, "--token-file", first, "user", "create", "ops", "--admin")
+	n.ctl(0, "--token-file", first, "token", "create", "ops", "--out", ops)
+	token := map[string]string{"ops": ops}
+	for user, grant := range map[string]string{"manager": "subscribe *", "restorer": "publish *"} {
+		token[user] = filepath.Join(dir, user)
+		n.ctl(0, "--token-file", ops, "user", "create", user, "--grant", "read", "--grant", "manage *", "--grant", grant)
+		n.ctl(0, "--token-file", ops, "token", "create", user, "--out", token[user])
+	}
+	n.ctl(0, "--token-file", ops, "access", "enable")
+	for _, x := range []struct {
+		user, topic, says string
+		code              int
+	}{
+		{"manager", "plain", "no rule for publish plain-2", 5},
+		{"restorer", "plain", "", 0},
+		{"restorer", "dead", "only an administrator", 5},
+		{"ops", "dead", "", 0},
+	} {
+		for _, dry := range []string{"--dry-run=true", "--dry-run=false"} {
+			if out := n.ctl(x.code, "--token-file", token[x.user], "backup", "restore", backups, "--topic", x.topic, "--as", x.topic+"-2", dry); !strings.Contains(out, x.says) {
+				t.Errorf("%s, %s, %s: %s", x.user, x.topic, dry, out)
+			}
+		}
+		if x.code != 0 {
+			n.ctl(3, "--token-file", ops, "topic", "describe", x.topic+"-2")
+		}
+	}
+}
