@@ -78,7 +78,7 @@ func (t *topicCopy) copy(ctx context.Context) error {
 // describe returns the topic as reported by the leaders of all partitions.
 func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
 	for try := 0; ; try++ {
-		about, err := ask(ctx, t.c, func(ctx context.Context) (*api.Topic, error) { return t.c.Client.Topic(ctx, t.name) })
+		about, err := read(ctx, t.c, func(ctx context.Context) (*api.Topic, error) { return t.c.Client.Topic(ctx, t.name) })
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (t *topicCopy) channels(ctx context.Context, about *api.Topic) error {
 }
 
 func (t *topicCopy) channel(ctx context.Context, name string) (*api.Channel, error) {
-	return ask(ctx, t.c, func(ctx context.Context) (*api.Channel, error) { return t.c.Client.Channel(ctx, t.name, name) })
+	return read(ctx, t.c, func(ctx context.Context) (*api.Channel, error) { return t.c.Client.Channel(ctx, t.name, name) })
 }
 
 // channelGone reports whether a request failed because a channel was deleted. If its topic was too, that
@@ -240,7 +240,7 @@ func (t *topicCopy) deferred(ctx context.Context, channel string) (map[int][]bac
 		if err := t.w.KeepAlive(ctx); err != nil {
 			return nil, err
 		}
-		page, err := ask(ctx, t.c, func(ctx context.Context) (*api.DeferredList, error) {
+		page, err := read(ctx, t.c, func(ctx context.Context) (*api.DeferredList, error) {
 			return api.DeferredOf(t.c.Client).List(ctx, t.name, channel, q)
 		})
 		if err != nil {
@@ -282,7 +282,7 @@ func (t *topicCopy) each(ctx context.Context, channel string, partition int, fro
 		if err := t.w.KeepAlive(ctx); err != nil {
 			return err
 		}
-		page, err := ask(ctx, t.c, func(ctx context.Context) ([]api.Peeked, error) {
+		page, err := read(ctx, t.c, func(ctx context.Context) ([]api.Peeked, error) {
 			return t.c.Client.Peek(ctx, t.name, channel, api.PeekOptions{Partition: &partition, From: &from, Max: pageMessages})
 		})
 		if err != nil {

@@ -25,10 +25,19 @@ type Cluster struct {
 
 // ask sends a request. One that is refused for now, as while a leadership moves, is repeated: a backup or a restore
 // may take hours.
-func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (v T, err error) {
-	for try := 0; ; try++ {
+func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
+	return repeat(ctx, c, f, refusedForNow)
+}
+
+// read sends a request that changes nothing. It is repeated also if its outcome is not known, or if no node answers.
+func read[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
+	return repeat(ctx, c, f, func(err error) bool { return api.CodeOf(err).Retryable() })
+}
+
+func repeat[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error), again func(error) bool) (v T, err error) {
+	for began := time.Now(); ; {
 		v, err = askOnce(ctx, c, f)
-		if err == nil || try == leaderTries || !refusedForNow(err) {
+		if err == nil || time.Since(began) >= leaderTries*leaderPause || !again(err) {
 			return v, err
 		}
 		if ended := pause(ctx); ended != nil {
@@ -153,13 +162,13 @@ func (c *Cluster) copy(ctx context.Context, w *backup.Work, name string, before 
 
 // gone reports whether a topic was deleted.
 func (c *Cluster) gone(ctx context.Context, name string) bool {
-	_, err := ask(ctx, c, func(ctx context.Context) (*api.Topic, error) { return c.Client.Topic(ctx, name) })
+	_, err := read(ctx, c, func(ctx context.Context) (*api.Topic, error) { return c.Client.Topic(ctx, name) })
 	return api.CodeOf(err) == failure.NotFound
 }
 
 // chosen returns the names of the topics to back up. Ephemeral topics are left out.
 func (c *Cluster) chosen(ctx context.Context, patterns []string) (names []string, err error) {
-	topics, err := ask(ctx, c, c.Client.Topics)
+	topics, err := read(ctx, c, c.Client.Topics)
 	if err != nil {
 		return nil, err
 	}

@@ -64,25 +64,38 @@ func TestRangesJoin(t *testing.T) {
 	}
 }
 
-// TestRequestsRefusedForNowAreRepeated: a leadership that moves does not end a restore of hours.
+// TestRequestsRefusedForNowAreRepeated: a leadership that moves does not end a restore of hours, nor a backup. A backup
+// ended when it lost the connection to a leader.
 func TestRequestsRefusedForNowAreRepeated(t *testing.T) {
 	refused := func(code failure.Code, f string) error { return &api.Error{Code: code, Fate: f} }
 	for _, x := range []struct {
-		err  error
-		want int // requests
+		err    error
+		want   int // requests
+		toRead int // likewise, of one that changes nothing
 	}{
-		{refused(failure.Busy, "refused"), leaderTries + 1},
-		{refused(failure.NotWritable, "refused"), leaderTries + 1},
-		{refused(failure.Uncertain, "uncertain"), 1},
-		{refused(failure.Unavailable, ""), 1}, // no node answers
-		{refused(failure.Full, "refused"), 1},
-		{nil, 1},
+		{refused(failure.Busy, "refused"), leaderTries + 1, leaderTries + 1},
+		{refused(failure.NotWritable, "refused"), leaderTries + 1, leaderTries + 1},
+		{refused(failure.Uncertain, "uncertain"), 1, leaderTries + 1},
+		{refused(failure.Unavailable, ""), 1, leaderTries + 1}, // no node answers
+		{refused(failure.Full, "refused"), 1, 1},
+		{refused(failure.NotFound, "refused"), 1, 1},
+		{nil, 1, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := 0
-			_, err := ask(t.Context(), &Cluster{Timeout: time.Second}, func(context.Context) (any, error) { n++; return nil, x.err })
-			if !errors.Is(err, x.err) || n != x.want {
+			c, f := &Cluster{Timeout: time.Second}, func(context.Context) (any, error) { n++; return nil, x.err }
+			if _, err := ask(t.Context(), c, f); !errors.Is(err, x.err) || n != x.want {
 				t.Errorf("%v: %d requests, want %d, %v", x.err, n, x.want, err)
+			}
+			n = 0
+			if _, err := read(t.Context(), c, f); !errors.Is(err, x.err) || n != x.toRead {
+				t.Errorf("%v: %d requests to read, want %d, %v", x.err, n, x.toRead, err)
+			}
+			slow := func(context.Context) (any, error) { n++; time.Sleep(10 * time.Second); return nil, x.err }
+			if n = 0; x.toRead > 1 {
+				if _, err := read(t.Context(), c, slow); !errors.Is(err, x.err) || n != 3 {
+					t.Errorf("%v: %d slow requests, %v", x.err, n, err)
+				}
 			}
 		})
 	}

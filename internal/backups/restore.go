@@ -111,7 +111,7 @@ func (r *restoring) prepare(ctx context.Context) error {
 			r.done.Messages += r.t.Partitions[i].Count()
 		}
 	}
-	is, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.Topic(ctx, r.as) })
+	is, err := read(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.Topic(ctx, r.as) })
 	switch {
 	case api.CodeOf(err) == failure.NotFound:
 		return r.admissible(ctx)
@@ -132,7 +132,7 @@ func (r *restoring) admissible(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	user, err := ask(ctx, r.c, r.c.Client.Access.Self)
+	user, err := read(ctx, r.c, r.c.Client.Access.Self)
 	if err != nil {
 		return err
 	}
@@ -414,7 +414,7 @@ func (p *partitionRestore) place(ctx context.Context, pos *backup.Position) erro
 	if len(seqs) == 0 {
 		return nil
 	}
-	about, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.Topic, error) { return p.r.c.Client.Topic(ctx, p.r.as) })
+	about, err := read(ctx, p.r.c, func(ctx context.Context) (*api.Topic, error) { return p.r.c.Client.Topic(ctx, p.r.as) })
 	if err != nil {
 		return err
 	}
