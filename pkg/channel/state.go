@@ -21,8 +21,8 @@ type Delivery struct {
 // readings if present: wall clock changes have no effect. Time must not run backwards by more
 // than the precision required of timeouts.
 type State struct {
-	Paused bool // nothing is delivered; messages in flight stay so, and time out
 	ledger ledger
+	Paused bool // nothing is delivered; messages in flight stay so, and time out
 }
 
 // New returns the state of a channel that starts at an offset, ordered or not. Operator.SetOrder
