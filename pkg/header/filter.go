@@ -2,6 +2,7 @@ package header
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -48,8 +49,8 @@ type Filter struct {
 	matches func(values map[string]string) bool
 }
 
-// ParseFilter reads a filter: a JSON object as in IDENTIFY. Without one, or with
-// null or an object of type 0, it returns nil.
+// ParseFilter reads a filter: a JSON object as in IDENTIFY. Without one, with null, or with an object
+// that chooses all, it returns nil.
 func ParseFilter(raw []byte) (*Filter, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -58,7 +59,7 @@ func ParseFilter(raw []byte) (*Filter, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("%w: %w", errFilter, err)
 	}
-	if s == nil || s.Kind == 0 {
+	if s == nil || s.all() {
 		return nil, nil
 	}
 	for _, p := range append(s.List, s.part) {
@@ -86,18 +87,26 @@ func ParseFilter(raw []byte) (*Filter, error) {
 	return f, nil
 }
 
+// all reports whether a filter chooses all messages: one of type 0, and one without a key or without a
+// text. youzan's Java client sends the latter if its user has set no filter.
+func (s *spec) all() bool {
+	return s.Kind == 0 || s.Kind >= kindExact && s.Kind <= kindGlob && s.empty()
+}
+
+// empty reports whether a part has no key or no text.
+func (p part) empty() bool { return p.Key == "" || p.Data == "" }
+
 // equal reports whether the key of a part has the part's value.
 func (p part) equal(values map[string]string) bool {
 	v, ok := values[p.Key]
 	return ok && v == p.Data
 }
 
+// search chooses messages whose value of a key matches a pattern. A header without a text for the key
+// has the empty text.
 func (f *Filter) search(key, pattern string) error {
 	re, err := regexp.Compile(pattern)
-	f.matches = func(values map[string]string) bool {
-		v, ok := values[key]
-		return ok && re.MatchString(v)
-	}
+	f.matches = func(values map[string]string) bool { return re.MatchString(values[key]) }
 	return err
 }
 
@@ -111,6 +120,9 @@ func (f *Filter) several(s *spec) error {
 	any := s.Key == "any"
 	f.keys = nil
 	for _, p := range s.List {
+		if p.empty() {
+			return errors.New("a part has no key or no text")
+		}
 		f.keys = append(f.keys, p.Key)
 	}
 	f.matches = func(values map[string]string) bool {
