@@ -215,3 +215,16 @@ func TestConsumerWithHeadersGetsThem(t *testing.T) {
 		}
 	})
 }
+
+func TestIDsAreWrittenAsHexadecimalDigits(t *testing.T) {
+	for id, want := range map[string]string{
+		"70002d108cd541d2": "70002d108cd541d2",
+		"\x00\x04\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x00": "000400000000000a",
+		"\x70\x00\x2d\x10\x8c\xd5\x41\xd2trace id":                         "70002d108cd541d2",
+		"00000000\x00\x00\x00\x00\x00\x00\x00\x01":                         "3030303030303030",
+	} {
+		if got := ID([]byte(id)).String(); got != want {
+			t.Errorf("%q is written as %q, want %q", id, got, want)
+		}
+	}
+}

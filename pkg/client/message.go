@@ -35,11 +35,13 @@ type Message struct {
 // ID identifies a message to the broker that delivered it.
 type ID [16]byte
 
-// String returns the id as 16 hexadecimal digits. Consumers with headers receive it in 8 bytes,
-// followed by 8 bytes of the trace id.
+// String returns the id as 16 hexadecimal digits. Consumers with headers or a tag receive it in 8
+// bytes, followed by 8 bytes of the trace id.
 func (id ID) String() string {
-	if id[0] < '0' { // a number below 1<<60 instead of a digit
-		return hex.EncodeToString(id[:8])
+	for _, c := range id {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return hex.EncodeToString(id[:8])
+		}
 	}
 	return string(id[:])
 }

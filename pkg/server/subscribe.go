@@ -51,7 +51,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)
 	if err != nil {
-		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != host.AnyPartition))
+		return subscribeError(name, channel, err, audienceOf(form.Details || s.settings.Knows, ask.Partition != host.AnyPartition))
 	}
 	s.sub, s.ids, s.form = sub, sub.Numbering(), form
 	if s.conn.retiring.Load() != nil {
@@ -73,8 +73,12 @@ func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, err
 	s := j.s
 	command := cmd.Verb != nsq.Sub
 	if !command && !s.settings.Extended {
+		placed := ask.Partition != host.AnyPartition
+		if _, err := s.srv.broker.Topic(ask.Topic); placed && err != nil {
+			return nsq.Form{}, &nsq.Error{Code: failure.TopicNotExist} // the topic that had the partition
+		}
 		j.choose(ask)
-		return nsq.Form{}, nil
+		return nsq.Form{Binary: placed || s.settings.Knows}, nil
 	}
 	if command {
 		var err error

@@ -50,6 +50,18 @@ func TestExtendedFramesGolden(t *testing.T) {
 			ok + ok + frame(stamp+"\x00\x01"+binaryID(0, noTrace)+"\x04\x00\x0a"+head+"a") + frame(stamp+"\x00\x01"+id1+"\x00"+"b"),
 		},
 		{
+			"SUB by a client that knows the extensions", plain, "IDENTIFY\n" + sized(`{"ext_filter":{"type":1,"filter_ext_key":""}}`) + "SUB t c\nRDY 2\n",
+			ok + ok + frame(stamp+"\x00\x01"+id0+"a") + frame(stamp+"\x00\x01"+id1+"b"),
+		},
+		{
+			"SUB of a partition", plain, "SUB t c 0\nRDY 2\n",
+			ok + frame(stamp+"\x00\x01"+id0+"a") + frame(stamp+"\x00\x01"+id1+"b"),
+		},
+		{
+			"SUB of an extended topic by a client that knows the extensions", ext, "IDENTIFY\n" + sized(`{"desired_tag":""}`) + "SUB ext c\nRDY 2\n",
+			ok + ok + frame(stamp+"\x00\x01"+binaryID(0, noTrace)+"a") + frame(stamp+"\x00\x01"+id1+"b"),
+		},
+		{
 			"SUB_ADVANCED", plain, "SUB_ADVANCED t c 0\nRDY 2\n",
 			ok + frame(stamp+"\x00\x01"+id0+details+"a") + frame(stamp+"\x00\x01"+id1+details+"b"),
 		},
@@ -178,6 +190,7 @@ func TestInvalidExtendedSubscriptionsAreRefused(t *testing.T) {
 		{"a partition that is missing", "SUB_ORDERED t c 4\n", "E_TOPIC_NOT_EXIST "},
 		{"a topic that is missing", "SUB_ADVANCED missing c 0\n", "E_TOPIC_NOT_EXIST "},
 		{"a topic that is missing, for one that knows headers", extendSupport + "SUB missing c\n", "E_TOPIC_NOT_EXIST "},
+		{"a topic that is missing, with a partition", "SUB missing c 0\n", "E_TOPIC_NOT_EXIST "},
 		{"a partition that is missing, for one that knows the extensions", "IDENTIFY\n" + sized(`{"desired_tag":""}`) + "SUB t c 4\n", "E_TOPIC_NOT_EXIST "},
 		{"a publish to it", "IDENTIFY\n" + sized(`{"desired_tag":""}`) + "PUB t 4\n" + sized("x"), "E_TOPIC_NOT_EXIST "},
 		{"order and samples", "IDENTIFY\n" + sized(`{"sample_rate":5}`) + "SUB_ORDERED t c 0\n", "E_INVALID order consume is not allowed while sample rate is not 0"},
