@@ -40,6 +40,7 @@ var kinds = []kind{
 	kindOf[InitCluster](1, "init-cluster"),
 	kindOf[SetSettings](2, "set-settings"),
 	kindOf[FinalizeUpgrade](3, "finalize-upgrade"),
+	kindOf[CatchUp](4, "catch-up"),
 	kindOf[NodeStarted](10, "node-started"),
 	kindOf[SetNodeState](11, "set-node-state"),
 	kindOf[RemoveNode](12, "remove-node"),
@@ -81,6 +82,14 @@ func kindOf[T Command](number byte, name string) kind {
 		},
 	}
 }
+
+// CatchUp changes nothing. A node that gets its result has applied all commands that were committed
+// before it was proposed.
+type CatchUp struct{}
+
+func (CatchUp) validate() error { return nil }
+
+func (CatchUp) apply(*State, *Result) error { return nil }
 
 // known returns the row of a command, which has one: only the types of the table are commands.
 func known(c Command) kind {

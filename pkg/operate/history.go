@@ -278,6 +278,9 @@ func (o *Contents) ChannelHistory(name, channel string) ([]*meta.Saved, error) {
 // UndoChannel returns a channel to its position before an operator last moved or emptied it, and
 // drops that saved position: the next call undoes the change before.
 func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.UndoneMove, error) {
+	if err := catchUp(ctx, o.node, name, channel); err != nil {
+		return api.UndoneMove{}, err
+	}
 	t, err := o.node.topics.Topic(name)
 	if err != nil {
 		return api.UndoneMove{}, err
@@ -293,6 +296,19 @@ func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (api.U
 	return undo(ctx, o.node, all[0])
 }
 
+// catchUp returns once this node knows every change that was confirmed before, by any node. The position to return
+// to must not be chosen without the last ones.
+func catchUp(ctx context.Context, o *Node, name, channel string) error {
+	_, err := o.host.Propose(ctx, meta.CatchUp{})
+	if err != nil && fate.Of(err) != fate.Refused {
+		err = fmt.Errorf("%w: %v", failure.NotSaved, err) //nolint:errorlint // the channel did not change, whatever the command did
+	}
+	if err != nil {
+		return fmt.Errorf("channel %s/%s is as before: cannot learn its last change: %w", name, channel, err)
+	}
+	return nil
+}
+
 // SavedDelete is the verb of positions saved when a channel was deleted, and savedEmpty when it was emptied.
 const (
 	SavedDelete = "delete"
@@ -304,7 +320,7 @@ const (
 // the settings of the deleted one, and the messages that are in the log for that one alone; its own position
 // is saved, for UndoChannel. Without replace, such a channel is refused with failure.ChannelAgain.
 func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, replace bool) (api.UndoneMove, error) {
-	t, v, err := restorable(o.node, name, channel, replace)
+	t, v, err := restorable(ctx, o.node, name, channel, replace)
 	if err != nil {
 		return api.UndoneMove{}, err
 	}
@@ -324,7 +340,10 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string, rep
 }
 
 // restorable returns the position of a deleted channel to which RestoreChannel restores it, or why it would not.
-func restorable(o *Node, name, channel string, replace bool) (*meta.Topic, *meta.Saved, error) {
+func restorable(ctx context.Context, o *Node, name, channel string, replace bool) (*meta.Topic, *meta.Saved, error) {
+	if err := catchUp(ctx, o, name, channel); err != nil {
+		return nil, nil, err
+	}
 	t, err := o.topics.Topic(name)
 	if err != nil {
 		return nil, nil, err
@@ -350,7 +369,7 @@ func restorable(o *Node, name, channel string, replace bool) (*meta.Topic, *meta
 // planRestore returns the effect of RestoreChannel on the channel that it would replace, without changing
 // anything. If there is none, each partition only has the position of the deleted channel.
 func planRestore(ctx context.Context, o *Node, name, channel string, replace bool) ([]api.PartitionMove, error) {
-	t, v, err := restorable(o, name, channel, replace)
+	t, v, err := restorable(ctx, o, name, channel, replace)
 	if err != nil {
 		return nil, err
 	}

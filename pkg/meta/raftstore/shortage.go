@@ -18,7 +18,7 @@ import (
 func frees(c meta.Command) bool {
 	switch c := c.(type) {
 	case meta.DeleteTopic, meta.PurgeTopics, meta.DeleteChannel, meta.RemoveNode, // they free space
-		meta.SavePositions, meta.DropSaved, // moving channels with them frees space
+		meta.SavePositions, meta.DropSaved, meta.CatchUp, // moving channels with them frees space
 		meta.StartReassign, meta.FinishReassign, // to other disks
 		meta.NodeStarted, meta.SetNodeState, meta.SetNodeIntent, meta.SetNodeDisk,
 		meta.ElectLeaders, meta.AlterISR, meta.ReportSuspects, meta.YieldLeader:
