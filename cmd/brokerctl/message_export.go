@@ -37,7 +37,8 @@ func newMessageExportCommand(g *globals) *cobra.Command {
 		Use:   "export TOPIC",
 		Short: "Write messages to a file, one JSON object per line",
 		Long: `Write the messages of a topic, or a range of them, to a file or to standard output as one JSON object per line,
-partition by partition, without consuming them. Each partition is exported up to its end at the start of the command.
+partition by partition, without consuming them. Each partition is exported up to its end at the start of the command. Copies
+that are in the log for one channel alone (requeued for long, redriven) are left out if their originals are exported.
 Messages that retention deletes meanwhile are missing; their number is reported. brokerctl message import reads the file.`,
 		Example: `  brokerctl message export orders -f orders.ndjson
   brokerctl message export orders --from -2h --to 2026-11-21T06:00:00Z -f - | gzip > orders.ndjson.gz`,
@@ -87,6 +88,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 	}
 	defer func() { err = errors.Join(err, done(err != nil)) }()
 	result := exportResult{Topic: topic, File: o.file}
+	var read topiclog.Originals
 	for _, p := range t.Partitions {
 		if only && p.Partition != o.partition {
 			continue
@@ -98,7 +100,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 			r.End, err = r.Resolve(cmd.Context(), to)
 		}
 		if err == nil {
-			err = r.Each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
+			err = read.Each(cmd.Context(), &r, &result.Gone, func(m *api.Peeked) error {
 				result.Messages++
 				return output.WriteJSON(out, exported{m.Partition, *backups.Stored(m)})
 			})

@@ -22,6 +22,7 @@ type Peeked struct {
 	Dedup     []byte
 	TTL       time.Duration
 	Body      []byte
+	CopyOf    *seq.WireID // nil: it is no copy for one channel
 }
 
 // Peek is a request for messages without consuming them.

@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -136,10 +137,18 @@ func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeke
 			Partition: lp.Index, Offset: s.Offset, ID: ids.ID(seq.NewMessageID(lp.Index, s.Offset)), Timestamp: s.Timestamp,
 			DeliverAt: deliverAt(s), Attempts: s.Attempts, State: peekState(c, s),
 			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
-			Key: s.Message.Key, Dedup: s.Message.Dedup, TTL: s.Message.TTL,
+			Key: s.Message.Key, Dedup: s.Message.Dedup, TTL: s.Message.TTL, CopyOf: copyOf(s.Message.Address, ids),
 		})
 	}
 	return peeked, err
+}
+
+// copyOf returns the id of the message of which one with an address is a copy, or nil.
+func copyOf(a *record.Address, ids seq.Numbering) *seq.WireID {
+	if a == nil {
+		return nil
+	}
+	return new(ids.ID(seq.NewMessageID(a.Partition, a.Offset)))
 }
 
 // deliverAt returns when a message's publisher wanted it delivered, by the clock that stamped it;

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // After a kill, cancelled messages do not reappear and advanced ones are not deferred again. An
@@ -42,12 +43,16 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 		t.Errorf("the other channel: %s", got)
 	}
 	w := n.consumer("t", "c", 5, "{}")
-	if a, b := w.message(), w.message(); a.body+b.body != "m1m2" {
+	a, b := w.message(), w.message()
+	if a.body+b.body != "m1m2" {
 		t.Errorf("advanced: %s, %s", a.body, b.body)
 	}
 	if out := n.ctl(0, "audit", "log", "--object", "t"); !strings.Contains(out, "/deferred/cancel") || !strings.Contains(out, "sent twice") {
 		t.Errorf("audit log:\n%s", out)
 	}
+
+	w.req(a, 10*time.Minute) // its copy, for this channel alone, is not exported
+	eventually(t, "the message has a copy", func() bool { return list("c") == "6 4 5" })
 
 	file, bad := filepath.Join(dir, "t.ndjson"), filepath.Join(dir, "bad.ndjson")
 	n.ctl(0, "message", "pub", "t", "--key", "k", "now")

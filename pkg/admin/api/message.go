@@ -99,6 +99,9 @@ type Peeked struct {
 	TTLMS       int64   `json:"ttl_ms,omitempty"` // as its publisher named it
 	Body        []byte  `json:"body"`
 	Text        *string `json:"text,omitempty"` // the body, if it is UTF-8
+	// CopyOf is the id of the original of a copy that is in the log for one channel alone: requeued for long,
+	// carried forward, redriven or sent again.
+	CopyOf string `json:"copy_of,omitempty"`
 }
 
 // PeekedList is the answer to a peek.

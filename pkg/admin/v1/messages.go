@@ -441,6 +441,9 @@ func apiPeeked(m operate.Peeked) api.Peeked {
 		TTLMS:     m.TTL.Milliseconds(),
 		Body:      m.Body,
 	}
+	if m.CopyOf != nil {
+		out.CopyOf = m.CopyOf.String()
+	}
 	if m.TraceID != 0 {
 		out.TraceIDHex = fmt.Sprintf("%016x", m.TraceID)
 	}
