@@ -7,9 +7,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// LevelOf returns the feature level of the cluster.
-func LevelOf(s *State) level.Level { return s.cluster.Level }
-
 // CheckLevel returns nil if a program that supports a range of levels may take part in the cluster.
 // The error wraps failure.FeatureLevel.
 func CheckLevel(s *State, has level.Range) error { return checkLevel(s.cluster.Level, has) }

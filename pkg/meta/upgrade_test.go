@@ -28,15 +28,15 @@ func TestLevelRisesWhenEveryNodeSupportsIt(t *testing.T) {
 	if r := apply(FinalizeUpgrade{2}); !errors.Is(r.Err, failure.FeatureLevel) || !strings.Contains(r.Err.Error(), "n1 (1.0, supports 0 to 1)") || strings.Contains(r.Err.Error(), "n2") {
 		t.Errorf("while n1 is old: %v", r.Err)
 	}
-	if LevelOf(&s) != 1 || Attainable(&s) != 1 {
-		t.Errorf("level %v of %v", LevelOf(&s), Attainable(&s))
+	if s.Cluster().Level != 1 || Attainable(&s) != 1 {
+		t.Errorf("level %v of %v", s.Cluster().Level, Attainable(&s))
 	}
 	apply(started("n1", 1, 3))
-	if r := apply(FinalizeUpgrade{2}); r.Err != nil || r.Existed || LevelOf(&s) != 2 || Attainable(&s) != 2 {
-		t.Errorf("%+v, level %v of %v", r, LevelOf(&s), Attainable(&s))
+	if r := apply(FinalizeUpgrade{2}); r.Err != nil || r.Existed || s.Cluster().Level != 2 || Attainable(&s) != 2 {
+		t.Errorf("%+v, level %v of %v", r, s.Cluster().Level, Attainable(&s))
 	}
-	if r := apply(FinalizeUpgrade{1}); r.Err != nil || !r.Existed || LevelOf(&s) != 2 {
-		t.Errorf("back: %+v, level %v", r, LevelOf(&s))
+	if r := apply(FinalizeUpgrade{1}); r.Err != nil || !r.Existed || s.Cluster().Level != 2 {
+		t.Errorf("back: %+v, level %v", r, s.Cluster().Level)
 	}
 	before := encode(t, &s)
 	for _, c := range []NodeStarted{started("n1", 0, 1), started("n9", 3, 4)} {
@@ -67,11 +67,11 @@ func TestClusterIsFormedAtALevelOfAllItsNodes(t *testing.T) {
 		for _, n := range c.before {
 			apply(n)
 		}
-		if r := apply(InitCluster{ID: "blue", Level: 3}); r.Err != nil || LevelOf(&s) != c.want {
-			t.Errorf("%v: level %v, want %v, %v", c.before, LevelOf(&s), c.want, r.Err)
+		if r := apply(InitCluster{ID: "blue", Level: 3}); r.Err != nil || s.Cluster().Level != c.want {
+			t.Errorf("%v: level %v, want %v, %v", c.before, s.Cluster().Level, c.want, r.Err)
 		}
-		if apply(InitCluster{ID: "red", Level: 9}); LevelOf(&s) != c.want {
-			t.Errorf("a second name changed the level to %v", LevelOf(&s))
+		if apply(InitCluster{ID: "red", Level: 9}); s.Cluster().Level != c.want {
+			t.Errorf("a second name changed the level to %v", s.Cluster().Level)
 		}
 	}
 }

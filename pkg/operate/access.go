@@ -36,7 +36,7 @@ func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.Certific
 // the cluster: they would not enforce it. Access control cannot be switched on if no administrator could switch it
 // off at this node: failure.LastAdmin.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
-	if l := meta.LevelOf(o.Node.Meta.View()); !l.Has(level.AccessControl) {
+	if l := o.Node.Meta.View().Cluster().Level; !l.Has(level.AccessControl) {
 		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", failure.FeatureLevel, l)
 	}
 	if d := o.Directory(); c.Verb == access.Enable && !o.Administrator() && d.HasAdmin(true) {

@@ -60,7 +60,7 @@ func noteReleases(f *health.Findings, s *meta.State) {
 			f.Add("version_skew", "nodes run different versions", cmp.Or(v, "unknown")+" on "+strings.Join(byVersion[v], ","))
 		}
 	}
-	if has, could := meta.LevelOf(s), meta.Attainable(s); could > has {
+	if has, could := s.Cluster().Level, meta.Attainable(s); could > has {
 		f.Add("upgrade_not_finalized", "every node supports a higher feature level: run brokerctl cluster finalize-upgrade once a downgrade is ruled out",
 			fmt.Sprintf("level %v of %v", has, could))
 	}

@@ -231,7 +231,7 @@ func (o *Operator) Cluster() api.Cluster {
 func clusterOf(s *meta.State, self, leader meta.NodeID, members raftstore.Configuration, answers func(meta.NodeID) bool) api.Cluster {
 	info := api.Cluster{
 		ClusterID: s.Cluster().ID, Controller: string(leader), Self: string(self), Nodes: []api.Node{},
-		Level: uint32(meta.LevelOf(s)), Attainable: uint32(meta.Attainable(s)),
+		Level: uint32(s.Cluster().Level), Attainable: uint32(meta.Attainable(s)),
 	}
 	load := nodeLoads(s)
 	for n := range s.Nodes() {

@@ -16,7 +16,7 @@ type Upgrader struct{ Node *Node }
 // Upgrade returns the progress of an upgrade.
 func (o *Upgrader) Upgrade() api.Upgrade {
 	s := o.Node.Meta.View()
-	level, target := meta.LevelOf(s), level.Supported().Max
+	level, target := s.Cluster().Level, level.Supported().Max
 	u := api.Upgrade{Level: uint32(level), Target: uint32(target), Lagging: []string{}, Unregistered: []string{}, Finalized: target <= level}
 	if u.Finalized {
 		return u

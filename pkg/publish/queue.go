@@ -147,7 +147,7 @@ func (s *queues) withoutPublisher(messages []topic.Message) {
 		return
 	}
 	var l level.Level
-	s.Meta.Read(func(m *meta.State) { l = meta.LevelOf(m) })
+	s.Meta.Read(func(m *meta.State) { l = m.Cluster().Level })
 	if !l.Has(level.ForwardedPublisher) {
 		messages[0].From = nil
 	}
