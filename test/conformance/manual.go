@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/brokerd/brokerd/test/nodes"
 )
 
 // withPrograms is the environment in which the tested programs are installed.
@@ -18,11 +16,8 @@ func withPrograms(e env) []string {
 // running broker, with several those that start clusters of their own.
 func manual(e env) (string, error) {
 	pages, err := filepath.Glob(filepath.Join(e.root, "docs", "operations", "*.md"))
-	if err != nil {
-		return "", err
-	}
-	guides, err := filepath.Glob(filepath.Join(e.root, "docs", "guide", "*.md"))
-	if err != nil {
+	guides, err2 := filepath.Glob(filepath.Join(e.root, "docs", "guide", "*.md"))
+	if err := errors.Join(err, err2); err != nil {
 		return "", err
 	}
 	pages = append(pages, guides...)
@@ -53,42 +48,11 @@ func manual(e env) (string, error) {
 // follow runs the blocks of one page that are for n nodes, and counts them.
 func follow(e env, blocks []example) (count int, err error) {
 	if e.nodes > 1 {
-		for i, x := range blocks {
-			if !x.alone {
-				continue
-			}
-			count++
-			if out, err := runAlone(e, i, x); err != nil {
-				return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
-			}
-		}
-		return count, nil
+		return runAllAlone(e, blocks)
 	}
-	var s *nodes.Node
 	e.work = filepath.Join(e.scratch, "work") // for their files
 	if err := os.MkdirAll(e.work, 0o755); err != nil {
 		return 0, err
 	}
-	for i, x := range blocks {
-		if x.alone {
-			continue
-		}
-		if s == nil {
-			if s, err = serve(e, "brokerd", "--data-dir", filepath.Join(e.scratch, "data")); err != nil {
-				return count, err
-			}
-		}
-		count++
-		out, err := runExample(e, i, x)
-		if err == nil && x.hasWant && out != x.want {
-			err = errors.New("prints something else")
-		}
-		if err != nil {
-			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s\n%s", i+1, errors.Join(err, s.Stop()), x.code, out, s.LogEnd())
-		}
-	}
-	if s == nil {
-		return count, nil
-	}
-	return count, s.Stop()
+	return runServed(e, blocks, "brokerd", "--data-dir", filepath.Join(e.scratch, "data"))
 }

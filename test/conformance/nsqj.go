@@ -48,18 +48,10 @@ func nsqj(e env) (string, error) {
 	if runErr == nil {
 		runErr = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcpAddress, httpAddress, secret).Run()
 	}
-	stopErr := s.Stop()
-
+	err = errors.Join(runErr, s.Stop())
 	var all tapCount
 	all.add(out.String())
-	said := fmt.Sprintf("%d of %d passed", all.passed, nsqjJobs)
-	if err := errors.Join(runErr, stopErr); err != nil {
-		return said, fmt.Errorf("%w\n%s\n%s\n%s", err, strings.Join(all.bad, "\n"), tail(out.Bytes()), s.LogEnd())
-	}
-	if all.passed != nsqjJobs || len(all.bad) > 0 {
-		return said, errOtherCount
-	}
-	return said, nil
+	return all.verdict(nsqjJobs, err, func() string { return tail(out.Bytes()) + "\n" + s.LogEnd() })
 }
 
 // nsqjInstall returns the directory of the client and its dependencies.

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,7 +154,7 @@ func nsqjsInstall(e env) (string, error) {
 			if _, err := fetch(e, e.cache, "npm", "pack", nsqjsPackage); err != nil {
 				return err
 			}
-			if err := unpack(filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz"), e.cache); err != nil {
+			if err := unpack(e, filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz")); err != nil {
 				return err
 			}
 			if err := write(dir, map[string]string{"package-lock.json": string(nsqjsLock)}); err != nil {
@@ -192,9 +189,8 @@ func needNode(e env) error {
 	return err
 }
 
-// unpack checks the package's archive against its pinned hash and writes its
-// files below dir.
-func unpack(archive, dir string) error {
+// unpack checks the package's archive against its pinned hash and writes its files below the directory that it is in.
+func unpack(e env, archive string) error {
 	text, err := os.ReadFile(archive)
 	if err != nil {
 		return err
@@ -203,35 +199,6 @@ func unpack(archive, dir string) error {
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != nsqjsIntegrity {
 		return fmt.Errorf("%s has integrity %s, not %s", archive, got, nsqjsIntegrity)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for t := tar.NewReader(z); ; {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		body, err := io.ReadAll(t)
-		if err != nil {
-			return err
-		}
-		if err := root.MkdirAll(filepath.Dir(h.Name), 0o755); err != nil {
-			return err
-		}
-		if err := root.WriteFile(h.Name, body, 0o644); err != nil {
-			return err
-		}
-	}
+	_, err = capture(e.ctx, filepath.Dir(archive), "tar", "-xz", "--no-same-owner", "-f", archive)
+	return err
 }

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 
 	_ "embed"
 
@@ -54,14 +53,7 @@ func pynsq(e env) (string, error) {
 		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "auth", flags: []string{"--auth-http-address=" + secrets.Listener.Addr().String()}}, &all),
 		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "access", access: true}, &all),
 	)
-	said := fmt.Sprintf("%d of %d passed", all.passed, pynsqJobs)
-	if err == nil && (all.passed != pynsqJobs || len(all.bad) > 0) {
-		err = errOtherCount
-	}
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, strings.Join(all.bad, "\n"))
-	}
-	return said, err
+	return all.verdict(pynsqJobs, err, func() string { return "" })
 }
 
 // pynsqRun is a group of jobs, and the broker that they meet.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -71,41 +72,56 @@ func readme(e env) (string, error) {
 		return "", fmt.Errorf("no examples to run: %w", err)
 	}
 	count := 0
-	for i, x := range all {
-		if !x.alone || e.nodes < 2 {
-			continue
+	if e.nodes > 1 {
+		if count, err = runAllAlone(e, all); err != nil {
+			return "", err
 		}
-		if out, err := runAlone(e, i, x); err != nil {
-			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
-		}
-		count++
 	}
 	name, dataFlag := "brokerd", "--data-dir"
 	if e.nodes > 1 {
 		name, dataFlag = "nsqd", "--data-path"
 	}
-	s, err := serve(e, name, dataFlag, filepath.Join(e.scratch, "data"))
+	ran, err := runServed(e, all, name, dataFlag, filepath.Join(e.scratch, "data"))
+	return fmt.Sprintf("%d of %d examples pass", count+ran, len(all)), err
+}
+
+// runAllAlone runs the blocks that start the brokers that they need, and counts them.
+func runAllAlone(e env, all []example) (count int, err error) {
+	for i, x := range all {
+		if !x.alone {
+			continue
+		}
+		count++
+		if out, err := runAlone(e, i, x); err != nil {
+			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
+		}
+	}
+	return count, nil
+}
+
+// runServed runs the other blocks, if there are any, with one broker under the given name, and counts them.
+func runServed(e env, all []example, name string, args ...string) (count int, err error) {
+	if !slices.ContainsFunc(all, func(x example) bool { return !x.alone }) {
+		return 0, nil
+	}
+	s, err := serve(e, name, args...)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	for i, x := range all {
 		if x.alone {
 			continue
 		}
 		count++
-		out, runErr := runExample(e, i, x)
-		if runErr == nil && x.hasWant && out != x.want {
-			runErr = errors.New("prints something else")
+		out, err := runExample(e, i, x)
+		if err == nil && x.hasWant && out != x.want {
+			err = errors.New("prints something else")
 		}
-		if runErr != nil {
-			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s\nexpected:\n%s\n%s",
-				i+1, errors.Join(runErr, s.Stop()), x.code, out, x.want, s.LogEnd())
+		if err != nil {
+			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s\nexpected:\n%s\n%s", i+1, errors.Join(err, s.Stop()), x.code, out, x.want, s.LogEnd())
 		}
 	}
-	if err := s.Stop(); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%d of %d examples pass", count, len(all)), nil
+	return count, s.Stop()
 }
 
 // runAlone runs a shell block that starts brokers, and stops them.

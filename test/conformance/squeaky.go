@@ -81,15 +81,7 @@ func squeaky(e env) (string, error) {
 		}
 		all.passed, all.bad = all.passed+count.passed, append(all.bad, count.bad...)
 	}
-	stopErr := s.Stop()
-	said := fmt.Sprintf("%d of %d passed", all.passed, squeakyTests)
-	if err = errors.Join(err, stopErr); err == nil && (all.passed != squeakyTests || len(all.bad) > 0) {
-		err = errOtherCount
-	}
-	if err != nil {
-		return said, fmt.Errorf("%w\n%s\n%s", err, strings.Join(all.bad, "\n"), s.LogEnd())
-	}
-	return said, nil
+	return all.verdict(squeakyTests, errors.Join(err, s.Stop()), s.LogEnd)
 }
 
 // squeakyFileAgain runs a file of tests, and repeats it if that is allowed.
@@ -156,6 +148,18 @@ func (c *tapCount) add(out string) {
 			c.bad[len(c.bad)-1] += "\n" + line
 		}
 	}
+}
+
+// verdict returns the result of a suite of tests, which ended with err, in one line. An error is explained by the output
+// of the failed tests, and by what details returns.
+func (c *tapCount) verdict(tests int, err error, details func() string) (string, error) {
+	if err == nil && (c.passed != tests || len(c.bad) > 0) {
+		err = errOtherCount
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s\n%s", err, strings.Join(c.bad, "\n"), details())
+	}
+	return fmt.Sprintf("%d of %d passed", c.passed, tests), err
 }
 
 // onlyFailed reports whether the one test failed and no other.
