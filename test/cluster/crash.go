@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/traffic"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // crash kills a node that is alone, repeatedly. The audit knows each process of it and the kill that
 // ended it, so that no redelivery passes for a move to another node.
-func crash(st *stage) error {
+func crash(st *stage) {
 	var stalls nodes.Stalls
 	probe := traffic.Hire(1, func(ctx context.Context, _ int) {
 		if err := stalls.Watch(ctx, filepath.Join(st.dir, "probe")); err != nil {
@@ -49,22 +50,17 @@ func crash(st *stage) error {
 				a.Forget(now)
 			}
 		})
-		if err := n.End(syscall.SIGKILL); err != nil {
-			return err
-		}
+		steps.Must(n.End(syscall.SIGKILL))
 		st.l.round.Store(int64(round + 1))
 		start := func() error { return st.start(n) }
 		if early = round < st.o.rounds && st.rng.IntN(10) == 0; early {
 			start = n.Start
 		}
-		if err := start(); err != nil {
-			return err
-		}
+		steps.Must(start())
 	}
 	s := st.l.Stats()
 	st.say = append(st.say, fmt.Sprintf("%d kills, longest stall of the machine %v", s.Kills, s.Stall.Round(time.Millisecond)))
 	if s.Acked < crashAcks*st.o.rounds {
-		return fmt.Errorf("void: %d publishes acknowledged in %d rounds, the minimum is %d per round", s.Acked, st.o.rounds, crashAcks)
+		steps.Fail("void: %d publishes acknowledged in %d rounds, the minimum is %d per round", s.Acked, st.o.rounds, crashAcks)
 	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // How many messages are published before and after the copy of the disk to which damage may restore
@@ -182,26 +183,18 @@ func putBackFile(file, older string) (bool, error) {
 
 // playEveryFile kills one of three nodes, damages one file on its disk and starts it again. It does
 // so with a few of all wounds. Nothing may be lost.
-func playEveryFile(st *stage) error { return st.everyFile(woundSample) }
+func playEveryFile(st *stage) { st.everyFile(woundSample) }
 
 // playAllFiles does the same with every wound to every kind of file.
-func playAllFiles(st *stage) error { return st.everyFile(math.MaxInt) }
+func playAllFiles(st *stage) { st.everyFile(math.MaxInt) }
 
-func (st *stage) everyFile(most int) error {
+func (st *stage) everyFile(most int) {
 	for _, name := range []string{woundTopic, bystander} {
-		if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"); err != nil {
-			return err
-		}
+		steps.Must(st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"))
 	}
 	want := map[string]map[string]int{woundTopic: {fillBody(): woundFill}, bystander: {"aside": woundBefore}}
-	err := errors.Join(publishAll(st.c.Nodes[0], bystander, "aside", woundBefore), publishAll(st.c.Nodes[0], woundTopic, fillBody(), woundFill))
-	if err != nil {
-		return err
-	}
-	all, err := injuries(st.c.Nodes[0].Data(), woundTopic)
-	if err != nil {
-		return err
-	}
+	steps.Must(errors.Join(publishAll(st.c.Nodes[0], bystander, "aside", woundBefore), publishAll(st.c.Nodes[0], woundTopic, fillBody(), woundFill)))
+	all := steps.Need(injuries(st.c.Nodes[0].Data(), woundTopic))
 	st.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	dealt, turnedAway := 0, 0
 	for i, in := range all {
@@ -209,64 +202,47 @@ func (st *stage) everyFile(most int) error {
 			break
 		}
 		what := fmt.Sprintf("round%d", i)
-		hurt, away, err := st.injure(in, what)
-		if err != nil {
-			return fmt.Errorf("%s, %s: %w", in.file, in.name, err)
-		}
+		steps.During(in.file+", "+in.name, func() {
+			hurt, away := st.injure(in, what)
+			if hurt {
+				dealt++
+			}
+			if away {
+				turnedAway++
+			}
+		})
 		want[bystander][what] = 1
 		want[woundTopic][what+" before"], want[woundTopic][what+" after"] = woundBefore, woundAfter
-		if hurt {
-			dealt++
-		}
-		if away {
-			turnedAway++
-		}
 	}
 	if dealt == 0 {
-		return errors.New("void: no file was damaged")
+		steps.Fail("void: no file was damaged")
 	}
 	st.say = append(st.say, fmt.Sprintf("%d files damaged, %d starts refused", dealt, turnedAway))
-	return errors.Join(atLeast(st, woundTopic, want[woundTopic]), atLeast(st, bystander, want[bystander]))
+	steps.Must(errors.Join(atLeast(st, woundTopic, want[woundTopic]), atLeast(st, bystander, want[bystander])))
 }
 
 // injure damages a file of one node that is down. It publishes messages before the file is copied,
 // between the copy and the end of the node, and afterwards. The node is repaired when injure
 // returns. It returns whether there was something to damage, and whether the node refused to start
 // and was given an empty disk, as its error demands.
-func (st *stage) injure(in injury, what string) (hurt, away bool, err error) {
+func (st *stage) injure(in injury, what string) (hurt, away bool) {
 	victim := st.c.Nodes[st.rng.IntN(len(st.c.Nodes))]
 	well := st.other(victim)
 	file, older := filepath.Join(victim.Data(), in.file), filepath.Join(st.dir, "older")
 	if text, err := os.ReadFile(file); err == nil {
-		err = os.WriteFile(older, text, 0o600)
-		if err != nil {
-			return false, false, err
-		}
+		steps.Must(os.WriteFile(older, text, 0o600))
 	}
-	if err := publishAll(well, woundTopic, what+" before", woundBefore); err != nil {
-		return false, false, err
-	}
-	if err := st.kill(victim); err != nil {
-		return false, false, err
-	}
+	steps.Must(publishAll(well, woundTopic, what+" before", woundBefore))
+	steps.Must(st.kill(victim))
 	if _, err := os.Stat(file); err == nil {
-		hurt, err = in.deal(file, older)
-		if err != nil {
-			return false, false, err
-		}
+		hurt = steps.Need(in.deal(file, older))
 		st.note("%s, %s: %s", victim.ID, in.file, in.name)
 	}
-	if err := publishAll(well, bystander, what, 1); err != nil {
-		return hurt, false, err
-	}
-	away, err = st.startHurt(victim, in)
-	if err != nil {
-		return hurt, away, err
-	}
-	if err := publishAll(well, woundTopic, what+" after", woundAfter); err != nil {
-		return hurt, away, err
-	}
-	return hurt, away, errors.Join(st.whole(woundTopic), st.whole(bystander), st.identical(woundTopic), st.identical(bystander))
+	steps.Must(publishAll(well, bystander, what, 1))
+	away = steps.Need(st.startHurt(victim, in))
+	steps.Must(publishAll(well, woundTopic, what+" after", woundAfter))
+	steps.Must(errors.Join(st.whole(woundTopic), st.whole(bystander), st.identical(woundTopic), st.identical(bystander)))
+	return hurt, away
 }
 
 // startHurt starts a node with a damaged file.

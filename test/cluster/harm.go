@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // How many messages are published before and after the older state of the disk.
@@ -53,71 +54,46 @@ var severalHarms = []struct {
 // playHarm kills all nodes at once and damages one copy or several, the leader's as well as
 // followers', before they start again. Nothing is consumed before that: a message that was consumed
 // already would not be missed.
-func playHarm(st *stage) error {
+func playHarm(st *stage) {
 	rounds := 0
-	play := func(what string, do func(dirs []string, older string) error) error {
+	play := func(what string, do func(dirs []string, older string) error) {
 		for _, leads := range []bool{true, false} {
 			rounds++
-			if err := playHarmed(st, fmt.Sprintf("harm%d", rounds), what, leads, do); err != nil {
-				return fmt.Errorf("%s, the leader's first: %v: %w", what, leads, err)
-			}
+			steps.During(fmt.Sprintf("%s, the leader's first: %v", what, leads), func() {
+				playHarmed(st, fmt.Sprintf("harm%d", rounds), what, leads, do)
+			})
 		}
-		return nil
 	}
 	for _, h := range harms {
-		if err := play(h.name, func(dirs []string, older string) error { return h.do(st, dirs[0], older) }); err != nil {
-			return err
-		}
+		play(h.name, func(dirs []string, older string) error { return h.do(st, dirs[0], older) })
 	}
 	for _, h := range severalHarms {
-		if err := play(h.name, func(dirs []string, older string) error { return h.do(st, dirs, older) }); err != nil {
-			return err
-		}
+		play(h.name, func(dirs []string, older string) error { return h.do(st, dirs, older) })
 	}
 	st.say = append(st.say, fmt.Sprintf("damaged copies %d times, %d messages each time", rounds, harmBefore+harmAfter))
-	return nil
 }
 
-func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string, older string) error) error {
-	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"); err != nil {
-		return err
-	}
-	victim, err := st.leader(name, 0)
-	if err != nil {
-		return err
-	}
+func playHarmed(st *stage, name, what string, leads bool, do func(dirs []string, older string) error) {
+	steps.Must(st.make(name, map[string]any{"partitions": 1, "replicas": 3}, "c"))
+	victim := steps.Need(st.leader(name, 0))
 	leader := victim
 	if !leads {
 		victim = st.other(leader)
 	}
-	if err := publishAll(leader, name, "before", harmBefore); err != nil {
-		return err
-	}
+	steps.Must(publishAll(leader, name, "before", harmBefore))
 	var dirs []string
 	for _, n := range append([]*nodes.Node{victim}, others(st, victim)...) {
-		dir, err := replicaDir(n, name)
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, dir)
+		dirs = append(dirs, steps.Need(replicaDir(n, name)))
 	}
 	older := filepath.Join(st.dir, name+"-older")
-	if err := os.CopyFS(older, os.DirFS(dirs[0])); err != nil {
-		return err
-	}
-	if err := errors.Join(publishAll(leader, name, "after", harmAfter), st.kill(st.c.Nodes...)); err != nil {
-		return err
-	}
+	steps.Must(os.CopyFS(older, os.DirFS(dirs[0])))
+	steps.Must(errors.Join(publishAll(leader, name, "after", harmAfter), st.kill(st.c.Nodes...)))
 	st.note("%s: %s", victim.ID, what)
-	if err := do(dirs, older); err != nil {
-		return err
-	}
+	steps.Must(do(dirs, older))
 	order := slices.Clone(st.c.Nodes)
 	st.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	if err := errors.Join(st.start(order...), st.whole(name)); err != nil {
-		return err
-	}
-	return errors.Join(atLeast(st, name, map[string]int{"before": harmBefore, "after": harmAfter}), st.identical(name))
+	steps.Must(errors.Join(st.start(order...), st.whole(name)))
+	steps.Must(errors.Join(atLeast(st, name, map[string]int{"before": harmBefore, "after": harmAfter}), st.identical(name)))
 }
 
 // atLeast consumes all messages of a topic. It demands every message of each kind, perhaps more

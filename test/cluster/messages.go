@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/traffic"
 )
 
@@ -19,84 +20,54 @@ const choreMessages = 60
 
 // playDedup publishes messages with dedup ids while the leader is killed, and then all nodes, and
 // publishes all of them again: each must be stored once.
-func playDedup(st *stage) error {
-	c, err := newChore(st, "once", map[string]any{"dedup_window": "1h"})
-	if err != nil {
-		return err
-	}
+func playDedup(st *stage) {
+	c := steps.Need(newChore(st, "once", map[string]any{"dedup_window": "1h"}))
 	all := texts("id", choreMessages)
 	half := len(all) / 2
-	err = c.meanwhile(all[:half], plain, c.killLeader)
-	if err == nil {
-		err = c.meanwhile(all[half:], plain, func() error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) })
-	}
+	steps.Must(c.meanwhile(all[:half], plain, c.killLeader))
+	steps.Must(c.meanwhile(all[half:], plain, func() error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) }))
 	for _, text := range all {
-		if err == nil {
-			err = c.publish(text, nil)
-		}
-	}
-	if err != nil {
-		return err
+		steps.Must(c.publish(text, nil))
 	}
 	st.say = append(st.say, fmt.Sprintf("%d messages stored once", len(all)))
-	return errors.Join(c.stored(all), st.whole(c.topic), st.identical(c.topic))
+	steps.Must(errors.Join(c.stored(all), st.whole(c.topic), st.identical(c.topic)))
 }
 
 // playDeadLetters kills leaders while messages have their last attempts: each message must become
 // one dead letter, and must be brought back to its channel only.
-func playDeadLetters(st *stage) error {
-	c, err := newChore(st, "orders", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(c.command("channel", "create", "orders/bill", "--max-attempts", "2"), c.command("channel", "create", "orders/mail")); err != nil {
-		return err
-	}
+func playDeadLetters(st *stage) {
+	c := steps.Need(newChore(st, "orders", map[string]any{}))
+	steps.Must(errors.Join(c.command("channel", "create", "orders/bill", "--max-attempts", "2"), c.command("channel", "create", "orders/mail")))
 	all := texts("poison", choreMessages)
 	c.keep("bill", true)
 	bill, mail := c.consume("bill"), c.consume("mail")
 	defer bill.Dismiss()
 	defer mail.Dismiss()
-	if err := c.meanwhile(all, plain, c.killLeader); err != nil {
-		return err
-	}
-	if err := errors.Join(c.letters(all), c.killLeader(), c.letters(all)); err != nil {
-		return err
-	}
+	steps.Must(c.meanwhile(all, plain, c.killLeader))
+	steps.Must(errors.Join(c.letters(all), c.killLeader(), c.letters(all)))
 	c.keep("bill", false)
-	err = errors.Join(c.command("dlq", "redrive", "orders/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.delivered("mail", all))
 	st.say = append(st.say, fmt.Sprintf("%d dead letters redriven", len(all)))
-	return err
+	steps.Must(errors.Join(c.command("dlq", "redrive", "orders/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.delivered("mail", all)))
 }
 
 // playExpired kills leaders while messages expire: each message must become one dead letter of the
 // channel that wants expired messages, and none of the other channel, and must be brought back to
 // its channel only.
-func playExpired(st *stage) error {
-	c, err := newChore(st, "offers", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(c.command("channel", "create", "offers/bill", "--on-expired", "dead-letter"), c.command("channel", "create", "offers/mail")); err != nil {
-		return err
-	}
+func playExpired(st *stage) {
+	c := steps.Need(newChore(st, "offers", map[string]any{}))
+	steps.Must(errors.Join(c.command("channel", "create", "offers/bill", "--on-expired", "dead-letter"), c.command("channel", "create", "offers/mail")))
 	all := texts("offer", choreMessages)
 	c.keep("bill", true)
 	bill := c.consume("bill")
 	defer bill.Dismiss()
 	brief := func(int) map[string]any { return map[string]any{"ttl_ms": 1000} }
-	if err := c.meanwhile(all, brief, c.killLeader); err != nil {
-		return err
-	}
-	if err := errors.Join(c.letters(all), c.killLeader(), c.letters(all)); err != nil {
-		return err
-	}
+	steps.Must(c.meanwhile(all, brief, c.killLeader))
+	steps.Must(errors.Join(c.letters(all), c.killLeader(), c.letters(all)))
 	c.keep("bill", false)
 	mail := c.consume("mail")
 	defer mail.Dismiss()
-	err = errors.Join(c.command("dlq", "redrive", "offers/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.only("mail", nil))
 	st.say = append(st.say, fmt.Sprintf("%d expired messages became dead letters and were redriven", len(all)))
-	return err
+	steps.Must(errors.Join(c.command("dlq", "redrive", "offers/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.only("mail", nil)))
 }
 
 // keyOrder judges the deliveries of a channel with order by key to one consumer, and answers them.
@@ -149,14 +120,9 @@ func (o *keyOrder) answered(text string, again bool) {
 // playKeyOrder consumes messages of some keys in order while leaders are killed, and then all
 // nodes, and while some messages are requeued. No message may be delivered before its predecessor
 // was finished, or after the next message of its key.
-func playKeyOrder(st *stage) error {
-	c, err := newChore(st, "ledger", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := c.command("channel", "create", "ledger/c", "--order", "key"); err != nil {
-		return err
-	}
+func playKeyOrder(st *stage) {
+	c := steps.Need(newChore(st, "ledger", map[string]any{}))
+	steps.Must(c.command("channel", "create", "ledger/c", "--order", "key"))
 	const keys = 6
 	var all []string
 	for i := range 3 * choreMessages {
@@ -166,18 +132,16 @@ func playKeyOrder(st *stage) error {
 	consumer := c.consume("c")
 	defer consumer.Dismiss()
 	key := func(i int) map[string]any { return map[string]any{"key": all[i][:1]} }
-	err = c.meanwhile(all, key, func() error {
+	err := c.meanwhile(all, key, func() error {
 		return errors.Join(c.killLeader(), c.killLeader(), st.kill(st.c.Nodes...), st.start(st.c.Nodes...))
 	})
-	if err = errors.Join(err, c.delivered("c", all), c.deferred("c", 0)); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(err, c.delivered("c", all), c.deferred("c", 0)))
 	consumer.Dismiss()
 	for _, found := range c.order.found {
 		err = errors.Join(err, errors.New(found))
 	}
 	st.say = append(st.say, fmt.Sprintf("%d messages of %d keys in order", len(all), keys))
-	return errors.Join(err, c.stored(all), st.whole(c.topic), st.identical(c.topic))
+	steps.Must(errors.Join(err, c.stored(all), st.whole(c.topic), st.identical(c.topic)))
 }
 
 // letters waits until these texts are dead letters, each once, and checks that no other is.
@@ -188,14 +152,9 @@ func (c *chore) letters(want []string) error {
 }
 
 // playFilterMove moves a partition to other nodes while a channel has a filter.
-func playFilterMove(st *stage) error {
-	c, err := newChore(st, "mixed", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := c.command("channel", "create", "mixed/orders", "--filter", `header.type == "order"`); err != nil {
-		return err
-	}
+func playFilterMove(st *stage) {
+	c := steps.Need(newChore(st, "mixed", map[string]any{}))
+	steps.Must(c.command("channel", "create", "mixed/orders", "--filter", `header.type == "order"`))
 	consumer := c.consume("orders")
 	defer consumer.Dismiss()
 	all := texts("mixed", 2*choreMessages)
@@ -203,7 +162,7 @@ func playFilterMove(st *stage) error {
 	types := func(i int) map[string]any {
 		return map[string]any{"headers": map[string]string{"type": [...]string{"order", "offer"}[i%2]}}
 	}
-	err = c.meanwhile(all, types, func() error {
+	steps.Must(c.meanwhile(all, types, func() error {
 		for _, leave := range []int{0, 1} {
 			var onto []string
 			for i, n := range st.c.Nodes {
@@ -216,40 +175,28 @@ func playFilterMove(st *stage) error {
 			}
 		}
 		return c.killLeader()
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	st.say = append(st.say, fmt.Sprintf("%d of %d messages chosen", len(orders), len(all)))
-	return errors.Join(c.delivered("orders", orders), c.stored(all))
+	steps.Must(errors.Join(c.delivered("orders", orders), c.stored(all)))
 }
 
 // playDeferredKill kills the leader twice while an operator cancels and advances deferred messages.
 // What was confirmed must hold, and messages that the operator did not touch must stay deferred, in
 // all channels.
-func playDeferredKill(st *stage) error {
-	c, err := newChore(st, "jobs", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(c.command("channel", "create", "jobs/c"), c.command("channel", "create", "jobs/unread")); err != nil {
-		return err
-	}
+func playDeferredKill(st *stage) {
+	c := steps.Need(newChore(st, "jobs", map[string]any{}))
+	steps.Must(errors.Join(c.command("channel", "create", "jobs/c"), c.command("channel", "create", "jobs/unread")))
 	consumer := c.consume("c")
 	defer consumer.Dismiss()
 	all := texts("job", choreMessages)
 	hour := func(int) map[string]any { return map[string]any{"delay": "1h"} }
-	if err := c.meanwhile(all, hour, c.killLeader); err != nil {
-		return err
-	}
+	steps.Must(c.meanwhile(all, hour, c.killLeader))
 	changed := make(chan error, 1)
 	go func() { changed <- c.reschedule(all) }()
-	if err := errors.Join(c.killLeader(), <-changed); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(c.killLeader(), <-changed))
 	advanced := every(all, 3, 1)
 	st.say = append(st.say, fmt.Sprintf("%d cancelled, %d advanced", len(all)/3, len(advanced)))
-	return errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced))
+	steps.Must(errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced)))
 }
 
 // reschedule cancels a third of the messages, and advances another, each until confirmed.
@@ -280,40 +227,24 @@ func (c *chore) deferred(name string, want int) error {
 
 // playTrashRestore deletes a topic, kills nodes, and restores the topic: the messages that were not
 // consumed must be delivered.
-func playTrashRestore(st *stage) error {
-	c, err := newChore(st, "lost", map[string]any{})
-	if err != nil {
-		return err
-	}
-	if err := c.command("channel", "create", "lost/c"); err != nil {
-		return err
-	}
+func playTrashRestore(st *stage) {
+	c := steps.Need(newChore(st, "lost", map[string]any{}))
+	steps.Must(c.command("channel", "create", "lost/c"))
 	early, late := texts("early", choreMessages/2), texts("late", choreMessages/2)
 	consumer := c.consume("c")
-	err = errors.Join(c.meanwhile(early, plain, func() error { return nil }), c.delivered("c", early), c.settled())
+	err := errors.Join(c.meanwhile(early, plain, func() error { return nil }), c.delivered("c", early), c.settled())
 	consumer.Dismiss()
-	if err == nil {
-		err = c.meanwhile(late, plain, func() error { return nil })
-	}
-	if err != nil {
-		return err
-	}
-	leader, err := c.leader()
-	if err != nil {
-		return err
-	}
+	steps.Must(err)
+	steps.Must(c.meanwhile(late, plain, func() error { return nil }))
+	leader := steps.Need(c.leader())
 	st.note("delete the topic")
-	if err := errors.Join(st.c.DeleteTopic(st.ctx, c.topic), st.kill(leader), st.start(leader), st.kill(st.c.Nodes...), st.start(st.c.Nodes...)); err != nil {
-		return err
-	}
-	if err := errors.Join(c.command("topic", "restore", c.topic), st.whole(c.topic), c.killLeader()); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(st.c.DeleteTopic(st.ctx, c.topic), st.kill(leader), st.start(leader), st.kill(st.c.Nodes...), st.start(st.c.Nodes...)))
+	steps.Must(errors.Join(c.command("topic", "restore", c.topic), st.whole(c.topic), c.killLeader()))
 	c.keep("c", false)
 	consumer = c.consume("c")
 	defer consumer.Dismiss()
 	st.say = append(st.say, fmt.Sprintf("%d messages restored, %d of them to be consumed", len(early)+len(late), len(late)))
-	return errors.Join(c.delivered("c", late), st.whole(c.topic), st.identical(c.topic), c.stored(slices.Concat(early, late)))
+	steps.Must(errors.Join(c.delivered("c", late), st.whole(c.topic), st.identical(c.topic), c.stored(slices.Concat(early, late))))
 }
 
 // settleWait is longer than a leader needs to send the others what was finished.

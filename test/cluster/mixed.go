@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // installPrevious installs the previous release on all nodes.
@@ -24,44 +25,34 @@ func installPrevious(st *stage, o *nodes.Options) error {
 // upgrades it again, as the manual says, while clients publish and consume. While both releases
 // run, operators work with a node of each. At the end the upgrade is finalized. After that the
 // previous release must refuse to start.
-func mixedVersions(st *stage) error {
+func mixedVersions(st *stage) {
 	before, now := st.o.previous, st.o.broker
 	for i, program := range []string{now, before, now} {
-		if err := install(st, program, fmt.Sprintf("mixed%d", i)); err != nil {
-			return err
-		}
+		install(st, program, fmt.Sprintf("mixed%d", i))
 	}
-	if err := brokerctl(st, "cluster", "finalize-upgrade"); err != nil {
-		return err
-	}
-	if err := healthyAgain(st); err != nil {
-		return err
-	}
+	steps.Must(brokerctl(st, "cluster", "finalize-upgrade"))
+	steps.Must(healthyAgain(st))
 	n := st.other()
-	if err := stop(st, n); err != nil {
-		return err
-	}
+	steps.Must(stop(st, n))
 	n.Install(before)
 	st.note("start %s with the previous release", n.ID)
-	if err := n.Start(); err != nil {
-		return err
-	}
+	steps.Must(n.Start())
 	select {
 	case <-n.Exited():
 	case <-time.After(startTimeout):
-		return fmt.Errorf("%s serves with the previous release after the upgrade was finalized", n.ID)
+		steps.Fail("%s serves with the previous release after the upgrade was finalized", n.ID)
 	}
 	if n.How() != removedStatus || !strings.Contains(n.LogEnd(), "level") {
-		return fmt.Errorf("%s with the previous release, after the upgrade was finalized, exited with %s instead of %s", n.ID, n.How(), removedStatus)
+		steps.Fail("%s with the previous release, after the upgrade was finalized, exited with %s instead of %s", n.ID, n.How(), removedStatus)
 	}
 	n.Install(now)
-	return st.start(n)
+	steps.Must(st.start(n))
 }
 
 // install installs a program on all nodes, one after the other, with brokerctl's rolling upgrade.
 // Once one of them runs it, operators create, change and delete topics through each node: that node
 // is the first of the cluster.
-func install(st *stage, program, name string) error {
+func install(st *stage, program, name string) {
 	asked := filepath.Join(st.dir, "install")
 	ctx, cancel := context.WithTimeoutCause(st.ctx, rollingTimeout, fmt.Errorf("not after %v", rollingTimeout))
 	defer cancel()
@@ -74,13 +65,9 @@ func install(st *stage, program, name string) error {
 	wait := fmt.Sprintf("echo {{.Node}} >%[1]s.new && mv %[1]s.new %[1]s && while [ -e %[1]s ]; do sleep 0.02; done", asked)
 	s, err := operateWithin(ctx, st, "rolling", "upgrade", "--exec", wait)
 	cancel()
-	if err := errors.Join(<-worked, err); err != nil {
-		return err
-	}
-	if err := s.ended(0); err != nil {
-		return err
-	}
-	return errors.Join(st.whole(topic), healthyAgain(st), completeAnswers(st, topic, channels[0]))
+	steps.Must(errors.Join(<-worked, err))
+	steps.Must(s.ended(0))
+	steps.Must(errors.Join(st.whole(topic), healthyAgain(st), completeAnswers(st, topic, channels[0])))
 }
 
 // rollingTimeout bounds a rolling upgrade of all nodes.
@@ -174,34 +161,24 @@ func completeAnswers(st *stage, name, channel string) error {
 // mixedKills has one node, or two of three, run this release and the others the previous one. It
 // kills a leader of each release while the third node lags: what only the leader and the follower of
 // the other release hold is not committed, and neither of them may consider it so.
-func mixedKills(st *stage) error {
+func mixedKills(st *stage) {
 	order := slices.Clone(st.c.Nodes)
 	st.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for _, n := range order[:1+st.rng.IntN(2)] {
 		st.disturb("SIGTERM %s, which gets this release", n.ID)
-		if err := n.Stop(); err != nil {
-			return err
-		}
+		steps.Must(n.Stop())
 		n.Install(st.o.broker)
-		if err := errors.Join(st.start(n), st.recovered()); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(st.start(n), st.recovered()))
 	}
 	between := order[1] // it runs the release of one of the others, which run different ones
 	st.disturb("SIGSTOP %s several times", between.ID)
-	if err := errors.Join(brokerctl(st, "cluster", "balance", "--leaders"), st.c.EarlyCommits(st.ctx, topic, between), st.recovered()); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(brokerctl(st, "cluster", "balance", "--leaders"), st.c.EarlyCommits(st.ctx, topic, between), st.recovered()))
 	for _, leader := range []*nodes.Node{order[0], order[len(order)-1]} {
 		st.disturb("SIGSTOP %s, then kill -9 %s", between.ID, leader.ID)
-		if err := between.Pause(); err != nil {
-			return err
-		}
+		steps.Must(between.Pause())
 		st.wait(nodes.LagTime)
 		err := errors.Join(leader.End(syscall.SIGKILL), between.Resume(), othersLead(st, topic, leader))
-		if err := errors.Join(err, st.start(leader), st.recovered()); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(err, st.start(leader), st.recovered()))
 	}
-	return completeAnswers(st, topic, channels[0])
+	steps.Must(completeAnswers(st, topic, channels[0]))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // operateTimeout bounds one command of an operator, which may wait for its work to end.
@@ -145,62 +146,40 @@ const removedStatus = "exit status 78"
 
 // retire moves everything away from a node, which may be dead, and removes the node. A node that is
 // alive is stopped before if no publish may fail. Otherwise it ends because it was removed.
-func retire(st *stage, n *nodes.Node) error {
-	if err := brokerctl(st, "node", "decommission", n.ID, "--yes", "--wait"); err != nil {
-		return err
-	}
-	if err := withoutReplicas(st, n); err != nil {
-		return err
-	}
+func retire(st *stage, n *nodes.Node) {
+	steps.Must(brokerctl(st, "node", "decommission", n.ID, "--yes", "--wait"))
+	steps.Must(withoutReplicas(st, n))
 	if n.Running() && st.s.graceful {
-		if err := n.Stop(); err != nil {
-			return err
-		}
+		steps.Must(n.Stop())
 	}
 	alive := n.Running()
-	if err := remove(st, n); err != nil {
-		return err
-	}
+	steps.Must(remove(st, n))
 	select {
 	case <-n.Exited():
 	case <-time.After(moveTimeout):
-		return &nodes.Late{Err: fmt.Errorf("%s was removed and continues to run", n.ID)}
+		steps.Must(&nodes.Late{Err: fmt.Errorf("%s was removed and continues to run", n.ID)})
 	}
 	if alive && n.How() != removedStatus {
-		return fmt.Errorf("%s was removed and ended with %s instead of %s", n.ID, n.How(), removedStatus)
+		steps.Fail("%s was removed and ended with %s instead of %s", n.ID, n.How(), removedStatus)
 	}
-	return unlisted(st, n)
+	steps.Must(unlisted(st, n))
 }
 
 // fiveNodes has two of five nodes down at once. One is started again. The other is lost
 // permanently, and a new node replaces it.
-func fiveNodes(st *stage) error {
+func fiveNodes(st *stage) {
 	var down []*nodes.Node
 	for range 2 {
-		n, err := partitionLeader(st)
-		if err != nil {
-			return err
-		}
-		if err := st.kill(n); err != nil {
-			return err
-		}
+		n := steps.Need(partitionLeader(st))
+		steps.Must(st.kill(n))
 		down = append(down, n)
-		if err := othersLead(st, topic, n); err != nil {
-			return err
-		}
+		steps.Must(othersLead(st, topic, n))
 		st.wait(st.random())
 	}
-	if err := st.start(down[0]); err != nil {
-		return err
-	}
-	fresh, err := grow(st)
-	if err != nil {
-		return err
-	}
-	if err := retire(st, down[1]); err != nil {
-		return err
-	}
-	return await(st, healTimeout, func(ctx context.Context) error {
+	steps.Must(st.start(down[0]))
+	fresh := steps.Need(grow(st))
+	retire(st, down[1])
+	steps.Must(await(st, healTimeout, func(ctx context.Context) error {
 		info, err := st.c.Info(ctx)
 		if err != nil {
 			return err
@@ -211,7 +190,7 @@ func fiveNodes(st *stage) error {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // othersLead waits until other nodes lead the partitions of a topic that a lost node led.
@@ -227,52 +206,26 @@ func othersLead(st *stage, name string, gone *nodes.Node) error {
 }
 
 // membership adds and removes nodes of a cluster while it works.
-func membership(st *stage) error {
-	n, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
-	if err := upgrade(st, n); err != nil {
-		return err
-	}
-	if err := brokerctl(st, "topic", "add-partitions", topic, "--partitions", fmt.Sprint(partitions+2)); err != nil {
-		return err
-	}
-	fresh, err := grow(st)
-	if err != nil {
-		return err
-	}
-	leader, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
+func membership(st *stage) {
+	n := steps.Need(partitionLeader(st))
+	upgrade(st, n)
+	steps.Must(brokerctl(st, "topic", "add-partitions", topic, "--partitions", fmt.Sprint(partitions+2)))
+	fresh := steps.Need(grow(st))
+	leader := steps.Need(partitionLeader(st))
 	onto := []string{fresh.ID, leader.ID, st.other(fresh, leader).ID}
-	if err := brokerctl(st, "partition", "move", topic+"/0", "--replicas", strings.Join(onto, ","), "--yes", "--wait"); err != nil {
-		return err
-	}
-	t, err := st.c.Topic(st.ctx, topic)
-	if err != nil {
-		return err
-	}
+	steps.Must(brokerctl(st, "partition", "move", topic+"/0", "--replicas", strings.Join(onto, ","), "--yes", "--wait"))
+	t := steps.Need(st.c.Topic(st.ctx, topic))
 	if len(t.Partitions) != partitions+2 || !slices.Equal(t.Partitions[0].Replicas, onto) {
-		return fmt.Errorf("the first of %d partitions is on %v instead of %v", len(t.Partitions), t.Partitions[0].Replicas, onto)
+		steps.Fail("the first of %d partitions is on %v instead of %v", len(t.Partitions), t.Partitions[0].Replicas, onto)
 	}
-	if err := st.whole(topic); err != nil {
-		return err
-	}
-	return retire(st, st.other(fresh))
+	steps.Must(st.whole(topic))
+	retire(st, st.other(fresh))
 }
 
 // upgrade restarts a node as described in the manual.
-func upgrade(st *stage, n *nodes.Node) error {
-	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
-		return err
-	}
-	if err := othersLead(st, topic, n); err != nil {
-		return err
-	}
-	if err := errors.Join(stop(st, n), st.start(n), brokerctl(st, "node", "undrain", n.ID)); err != nil {
-		return err
-	}
-	return healthyAgain(st)
+func upgrade(st *stage, n *nodes.Node) {
+	steps.Must(brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"))
+	steps.Must(othersLead(st, topic, n))
+	steps.Must(errors.Join(stop(st, n), st.start(n), brokerctl(st, "node", "undrain", n.ID)))
+	steps.Must(healthyAgain(st))
 }

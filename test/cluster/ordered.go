@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
@@ -40,36 +41,26 @@ func (q *sequence) tell(f func(*audit.Order)) {
 }
 
 // playOrdered runs an ordered topic through faults and operations that move its leader.
-func playOrdered(st *stage) error {
-	if err := st.make(orderedTopic, map[string]any{"partitions": 1, "ordered": true}); err != nil {
-		return err
-	}
-	if err := st.c.CreateChannel(st.ctx, orderedTopic, orderedChannel, true); err != nil {
-		return err
-	}
+func playOrdered(st *stage) {
+	steps.Must(st.make(orderedTopic, map[string]any{"partitions": 1, "ordered": true}))
+	steps.Must(st.c.CreateChannel(st.ctx, orderedTopic, orderedChannel, true))
 	q := &sequence{st: st, order: audit.NewOrder()}
 	consumers := traffic.Hire(1, q.consume)
 	defer consumers.Dismiss()
 	producers := traffic.Hire(orderedProducers, q.produce)
 	defer producers.Dismiss()
 	st.wait(steadyTime)
-	if err := q.trouble(); err != nil {
-		return err
-	}
-	if err := st.whole(orderedTopic); err != nil {
-		return err
-	}
+	q.trouble()
+	steps.Must(st.whole(orderedTopic))
 	st.wait(steadyTime)
 	producers.Dismiss()
-	if err := q.drained(); err != nil {
-		return err
-	}
+	steps.Must(q.drained())
 	consumers.Dismiss()
-	return errors.Join(q.verdict(), st.identical(orderedTopic))
+	steps.Must(errors.Join(q.verdict(), st.identical(orderedTopic)))
 }
 
 // trouble moves the leadership away from the leader, in one way after the other.
-func (q *sequence) trouble() error {
+func (q *sequence) trouble() {
 	st := q.st
 	for i, do := range []func(*nodes.Node) error{
 		func(n *nodes.Node) error {
@@ -88,19 +79,13 @@ func (q *sequence) trouble() error {
 		},
 		func(*nodes.Node) error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) },
 	} {
-		leader, err := st.leader(orderedTopic, 0)
-		if err != nil {
-			return err
-		}
-		if err := do(leader); err != nil {
-			return err
-		}
+		leader := steps.Need(st.leader(orderedTopic, 0))
+		steps.Must(do(leader))
 		if err := st.whole(orderedTopic); err != nil {
-			return fmt.Errorf("after step %d: %w", i+1, err)
+			steps.Fail("after step %d: %w", i+1, err)
 		}
 		st.wait(steadyTime)
 	}
-	return nil
 }
 
 func (q *sequence) produce(ctx context.Context, name int) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -39,7 +40,7 @@ func takenEverywhere(st *stage, name string) error {
 
 // playEmptyRestart restarts all nodes, cleanly and by kill -9, while topics have no messages and no
 // channels. They must be healthy and accept publishes, and their leaders must not keep changing.
-func playEmptyRestart(st *stage) error {
+func playEmptyRestart(st *stage) {
 	all := st.c.Nodes
 	for _, down := range []struct {
 		name string
@@ -48,29 +49,19 @@ func playEmptyRestart(st *stage) error {
 		{"stopped", func() error { st.note("SIGTERM all"); return st.c.Stop() }},
 		{"killed", func() error { return st.kill(all...) }},
 	} {
-		if err := st.make(down.name, map[string]any{"partitions": len(all), "replicas": len(all)}); err != nil {
-			return err
-		}
-		if err := errors.Join(down.how(), st.start(all...)); err != nil {
-			return err
-		}
+		steps.Must(st.make(down.name, map[string]any{"partitions": len(all), "replicas": len(all)}))
+		steps.Must(errors.Join(down.how(), st.start(all...)))
 		if err := errors.Join(st.whole(down.name), healthyAgain(st), takenEverywhere(st, down.name)); err != nil {
-			return fmt.Errorf("empty partitions, all nodes %s: %w", down.name, err)
+			steps.Fail("empty partitions, all nodes %s: %w", down.name, err)
 		}
-		t, err := st.c.Topic(st.ctx, down.name)
-		if err != nil {
-			return err
-		}
+		t := steps.Need(st.c.Topic(st.ctx, down.name))
 		for _, p := range t.Partitions {
 			if p.Epoch > maxEpochs {
-				return fmt.Errorf("empty partition %d, all nodes %s: it is in epoch %d", p.Partition, down.name, p.Epoch)
+				steps.Fail("empty partition %d, all nodes %s: it is in epoch %d", p.Partition, down.name, p.Epoch)
 			}
 		}
-		if err := st.identical(down.name); err != nil {
-			return err
-		}
+		steps.Must(st.identical(down.name))
 	}
-	return nil
 }
 
 // startAlone makes all nodes but the first join the first.
@@ -88,38 +79,24 @@ func startAlone(_ *stage, o *nodes.Options) error {
 // playGrowFromOne creates topics on one node, and adds two nodes. A topic without a replica count
 // must get three copies, a topic with one must keep it, and the loss of the first node must lose no
 // messages.
-func playGrowFromOne(st *stage) error {
+func playGrowFromOne(st *stage) {
 	first := st.c.Nodes[0]
 	for _, name := range []string{"open", "named"} {
 		config := map[string]any{"partitions": 2}
 		if name == "named" {
 			config["replicas"] = 1
 		}
-		if err := errors.Join(st.make(name, config, "c"), publishAll(first, name, "before", aMinimum)); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(st.make(name, config, "c"), publishAll(first, name, "before", aMinimum)))
 	}
 	for range 2 {
-		if _, err := grow(st); err != nil {
-			return err
-		}
+		steps.Need(grow(st))
 	}
-	if err := replicas(st, "open", 3); err != nil {
-		return err
-	}
-	if err := errors.Join(healthyAgain(st), replicas(st, "named", 1), st.kill(first)); err != nil {
-		return err
-	}
-	if err := othersLead(st, "open", first); err != nil {
-		return err
-	}
-	if err := publishAll(st.c.Nodes[1], "open", "after", aMinimum); err != nil {
-		return err
-	}
-	if err := st.start(first); err != nil {
-		return err
-	}
-	return errors.Join(st.whole("open"), atLeast(st, "open", map[string]int{"before": aMinimum, "after": aMinimum}), st.identical("open"))
+	steps.Must(replicas(st, "open", 3))
+	steps.Must(errors.Join(healthyAgain(st), replicas(st, "named", 1), st.kill(first)))
+	steps.Must(othersLead(st, "open", first))
+	steps.Must(publishAll(st.c.Nodes[1], "open", "after", aMinimum))
+	steps.Must(st.start(first))
+	steps.Must(errors.Join(st.whole("open"), atLeast(st, "open", map[string]int{"before": aMinimum, "after": aMinimum}), st.identical("open")))
 }
 
 // replicas waits until all partitions of a topic have n copies in sync.
@@ -136,37 +113,23 @@ func replicas(st *stage, name string, want int) error {
 
 // playDrainCreate creates a topic of three copies while one of three nodes drains, and then stops
 // that node and starts it again.
-func playDrainCreate(st *stage) error {
+func playDrainCreate(st *stage) {
 	n := st.other()
-	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
-		return err
-	}
-	if err := st.make("made", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
-		return err
-	}
-	if err := errors.Join(takenEverywhere(st, "made"), stop(st, n), takenEverywhere(st, "made")); err != nil {
-		return err
-	}
-	if err := errors.Join(st.start(n), brokerctl(st, "node", "undrain", n.ID)); err != nil {
-		return err
-	}
-	return errors.Join(st.whole("made"), healthyAgain(st), takenEverywhere(st, "made"), st.identical("made"))
+	steps.Must(brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"))
+	steps.Must(st.make("made", map[string]any{"partitions": 3, "replicas": 3}))
+	steps.Must(errors.Join(takenEverywhere(st, "made"), stop(st, n), takenEverywhere(st, "made")))
+	steps.Must(errors.Join(st.start(n), brokerctl(st, "node", "undrain", n.ID)))
+	steps.Must(errors.Join(st.whole("made"), healthyAgain(st), takenEverywhere(st, "made"), st.identical("made")))
 }
 
 // playTwoNodes stops one of two nodes cleanly: publishing must continue, and the cluster must
 // report that it tolerates no failure.
-func playTwoNodes(st *stage) error {
-	if err := errors.Join(st.make("pair", map[string]any{"partitions": 1}, "c"), replicas(st, "pair", 2)); err != nil {
-		return err
-	}
+func playTwoNodes(st *stage) {
+	steps.Must(errors.Join(st.make("pair", map[string]any{"partitions": 1}, "c"), replicas(st, "pair", 2)))
 	stays, goes := st.c.Nodes[0], st.c.Nodes[1]
-	if err := errors.Join(healthyAgain(st), publishAll(stays, "pair", "both", aMinimum), brokerctlSays(st, 0, "two_voters", "cluster", "health")); err != nil {
-		return err
-	}
-	if err := errors.Join(stop(st, goes), publishAll(stays, "pair", "one", aMinimum), st.start(goes)); err != nil {
-		return err
-	}
-	return errors.Join(st.whole("pair"), atLeast(st, "pair", map[string]int{"both": aMinimum, "one": aMinimum}), st.identical("pair"))
+	steps.Must(errors.Join(healthyAgain(st), publishAll(stays, "pair", "both", aMinimum), brokerctlSays(st, 0, "two_voters", "cluster", "health")))
+	steps.Must(errors.Join(stop(st, goes), publishAll(stays, "pair", "one", aMinimum), st.start(goes)))
+	steps.Must(errors.Join(st.whole("pair"), atLeast(st, "pair", map[string]int{"both": aMinimum, "one": aMinimum}), st.identical("pair")))
 }
 
 // Bodies that playLimits publishes.
@@ -195,19 +158,14 @@ func limitsDiffer(_ *stage, o *nodes.Options) error {
 // playLimits publishes at one node messages that the others would accept from no client: to the
 // partitions of all leaders, and the largest body to the partition of the node with the smallest
 // limits. All replicas must hold what the node accepted, and continue.
-func playLimits(st *stage) error {
-	if err := st.make("large", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
-		return err
-	}
+func playLimits(st *stage) {
+	steps.Must(st.make("large", map[string]any{"partitions": 3, "replicas": 3}))
 	large, small := st.c.Nodes[0], st.c.Nodes[1]
 	batch := make([][]byte, 5)
 	for i := range batch {
 		batch[i] = bytes.Repeat([]byte{byte('a' + i)}, largeBatch/len(batch))
 	}
-	t, err := st.c.Topic(st.ctx, "large")
-	if err != nil {
-		return err
-	}
+	t := steps.Need(st.c.Topic(st.ctx, "large"))
 	largest := false
 	for _, p := range t.Partitions {
 		to := fmt.Sprintf("large %d", p.Partition)
@@ -216,16 +174,16 @@ func playLimits(st *stage) error {
 			err, largest = answered(large, func(c *wire.Client) { c.MPub(to, batch) }, "OK", openBy), true
 		}
 		if err != nil {
-			return fmt.Errorf("at the node with large limits, led by %s: %w", p.Leader, err)
+			steps.Fail("at the node with large limits, led by %s: %w", p.Leader, err)
 		}
 	}
 	if !largest {
-		return errors.New("void: the node with small limits leads nothing")
+		steps.Fail("void: the node with small limits leads nothing")
 	}
 	if err := answered(small, func(c *wire.Client) { c.Pub("large", 0, make([]byte, smallBody)) }, "E_BAD_MESSAGE"); err != nil {
-		return fmt.Errorf("at the node with small limits: %w", err)
+		steps.Fail("at the node with small limits: %w", err)
 	}
-	return errors.Join(takenEverywhere(st, "large"), st.whole("large"), healthyAgain(st), st.identical("large"))
+	steps.Must(errors.Join(takenEverywhere(st, "large"), st.whole("large"), healthyAgain(st), st.identical("large")))
 }
 
 // answered demands an answer that contains one of these texts.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -21,37 +22,19 @@ const (
 
 // playQuorumLost kills two of three nodes. Operations that do not need the others must continue.
 // Those that do must be refused with the reason.
-func playQuorumLost(st *stage) error {
-	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}, "c"); err != nil {
-		return err
-	}
-	if err := st.make("trio", map[string]any{"partitions": 1, "replicas": 3}); err != nil {
-		return err
-	}
-	survivor, err := st.leader("solo", 0)
-	if err != nil {
-		return err
-	}
-	if err := publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)); err != nil {
-		return err
-	}
+func playQuorumLost(st *stage) {
+	steps.Must(st.make("solo", map[string]any{"partitions": 1, "replicas": 1}, "c"))
+	steps.Must(st.make("trio", map[string]any{"partitions": 1, "replicas": 3}))
+	survivor := steps.Need(st.leader("solo", 0))
+	steps.Must(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)))
 	others := others(st, survivor)
-	if err := st.kill(others...); err != nil {
-		return err
-	}
+	steps.Must(st.kill(others...))
 	st.wait(2 * time.Second) // longer than every lease
-	err = errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st), diagnosed(st, others))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(st.kill(survivor), survivor.Start()); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st), diagnosed(st, others)))
+	steps.Must(errors.Join(st.kill(survivor), survivor.Start()))
 	st.note("start %s alone", survivor.ID)
-	if err := errors.Join(diagnosed(st, others), st.start(others...), st.whole("trio")); err != nil {
-		return err
-	}
-	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
+	steps.Must(errors.Join(diagnosed(st, others), st.start(others...), st.whole("trio")))
+	steps.Must(errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo")))
 }
 
 // diagnosed requires that a node without a quorum names the silent nodes to an operator.
@@ -162,7 +145,7 @@ const (
 )
 
 // playFiveTopics creates topics at once and measures the time until all accept a message.
-func playFiveTopics(st *stage) error {
+func playFiveTopics(st *stage) {
 	began := time.Now()
 	errs := make([]error, topicsAtOnce)
 	var wg sync.WaitGroup
@@ -184,5 +167,5 @@ func playFiveTopics(st *stage) error {
 	if took > writableLimit {
 		errs = append(errs, fmt.Errorf("all were writable after %v; the maximum is %v", took, writableLimit))
 	}
-	return errors.Join(errs...)
+	steps.Must(errors.Join(errs...))
 }

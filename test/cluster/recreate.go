@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/audit"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/traffic"
 	"github.com/brokerd/brokerd/test/wire"
 )
@@ -37,11 +38,9 @@ type rebirth struct {
 	found      []string
 }
 
-func playRecreate(st *stage) error {
+func playRecreate(st *stage) {
 	r := &rebirth{st: st, acked: map[audit.Key]int{}, seen: map[audit.Key]bool{}, owed: map[audit.Key]bool{}}
-	if err := r.make(); err != nil {
-		return err
-	}
+	steps.Must(r.make())
 	consumers := traffic.Hire(3, r.consume)
 	defer consumers.Dismiss()
 	producers := traffic.Hire(4, r.produce)
@@ -50,28 +49,21 @@ func playRecreate(st *stage) error {
 		st.wait(steadyTime)
 		r.begin()
 		st.note("delete the topic")
-		if err := st.c.DeleteTopic(st.ctx, recreatedTopic); err != nil {
-			return err
-		}
-		if err := r.make(); err != nil {
-			return err
-		}
+		steps.Must(st.c.DeleteTopic(st.ctx, recreatedTopic))
+		steps.Must(r.make())
 		r.end()
 		st.note("it is there again")
 	}
 	st.wait(steadyTime)
 	producers.Dismiss()
-	if err := r.drained(); err != nil {
-		return err
-	}
+	steps.Must(r.drained())
 	consumers.Dismiss()
 	st.say = append(st.say, fmt.Sprintf("%d generations", recreations+1))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, text := range r.found {
-		return errors.New(text)
+		steps.Fail("%s", text)
 	}
-	return nil
 }
 
 // make creates the topic, unless a publisher was faster, and its channel.

@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // scenario is a sequence of faults or operations that is played on a cluster.
@@ -23,8 +24,8 @@ type scenario struct {
 	nodes       int           // number of nodes; 0: -nodes
 	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
-	run         func(*stage) error // runs while the load runs
-	alone       func(*stage) error // instead of run; it brings the load that it needs
+	run         func(*stage) // runs while the load runs
+	alone       func(*stage) // instead of run; it brings the load that it needs
 }
 
 var scenarios = []scenario{
@@ -90,102 +91,63 @@ func follower(st *stage) (*nodes.Node, error) {
 }
 
 // killRole kills a node, leaves it down for a while and starts it again, twice.
-func killRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
-	return func(st *stage) error {
+func killRole(role func(*stage) (*nodes.Node, error)) func(*stage) {
+	return func(st *stage) {
 		for range 2 {
-			n, err := role(st)
-			if err != nil {
-				return err
-			}
-			if err := st.kill(n); err != nil {
-				return err
-			}
+			n := steps.Need(role(st))
+			steps.Must(st.kill(n))
 			st.wait(st.random())
-			if err := st.start(n); err != nil {
-				return err
-			}
-			if err := st.recovered(); err != nil {
-				return err
-			}
+			steps.Must(st.start(n))
+			steps.Must(st.recovered())
 		}
-		return nil
 	}
 }
 
-func killAll(st *stage) error {
+func killAll(st *stage) {
 	for range 2 {
-		if err := st.kill(st.c.Nodes...); err != nil {
-			return err
-		}
-		if err := st.start(st.c.Nodes...); err != nil {
-			return err
-		}
-		if err := st.recovered(); err != nil {
-			return err
-		}
+		steps.Must(st.kill(st.c.Nodes...))
+		steps.Must(st.start(st.c.Nodes...))
+		steps.Must(st.recovered())
 	}
-	return nil
 }
 
 // pauseRole stops a node for a while, as happens to a machine that swaps.
-func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
-	return func(st *stage) error {
+func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) {
+	return func(st *stage) {
 		for range 2 {
-			n, err := role(st)
-			if err != nil {
-				return err
-			}
-			if err := pauseNode(st, n, st.random()); err != nil {
-				return err
-			}
+			pauseNode(st, steps.Need(role(st)), st.random())
 		}
-		return nil
 	}
 }
 
 // pauseLong pauses nodes for longer than any client or node waits for them.
-func pauseLong(st *stage) error {
+func pauseLong(st *stage) {
 	roles := []func(*stage) (*nodes.Node, error){partitionLeader, follower}
 	st.rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
 	for i, d := range []time.Duration{10 * time.Second, 30 * time.Second} {
-		n, err := roles[i](st)
-		if err != nil {
-			return err
-		}
-		if err := pauseNode(st, n, d); err != nil {
-			return err
-		}
+		pauseNode(st, steps.Need(roles[i](st)), d)
 	}
-	return nil
 }
 
-func pauseNode(st *stage, n *nodes.Node, d time.Duration) error {
+func pauseNode(st *stage, n *nodes.Node, d time.Duration) {
 	st.disturb("SIGSTOP %s for %v", n.ID, d.Round(time.Millisecond))
-	if err := n.Pause(); err != nil {
-		return err
-	}
+	steps.Must(n.Pause())
 	st.wait(d)
-	if err := n.Resume(); err != nil {
-		return err
-	}
+	steps.Must(n.Resume())
 	st.note("SIGCONT")
-	return st.recovered()
+	steps.Must(st.recovered())
 }
 
 // cutOff drops what the leader sends to or receives from the other nodes, for a while.
-func cutOff(sent, received bool) func(*stage) error {
-	return func(st *stage) error {
-		n, err := partitionLeader(st)
-		if err != nil {
-			return err
-		}
+func cutOff(sent, received bool) func(*stage) {
+	return func(st *stage) {
+		n := steps.Need(partitionLeader(st))
 		i := slices.Index(st.c.Nodes, n)
 		st.disturb("%s: %s", st.s.name, n.ID)
 		st.net.Around(i, sent, received, network.Weather{Cut: true})
 		st.wait(2*time.Second + st.random())
 		st.note("heal")
 		st.net.Heal()
-		return nil
 	}
 }
 
@@ -198,51 +160,39 @@ var (
 const badTime = 15 * time.Second
 
 // endure makes the network bad between all nodes, or around one. Publishing continues, and there are few elections.
-func endure(is network.Weather, role func(*stage) (*nodes.Node, error)) func(*stage) error {
-	return func(st *stage) error {
-		before, err := counted(st, "brokerd_raft_term")
-		if err != nil {
-			return err
-		}
+func endure(is network.Weather, role func(*stage) (*nodes.Node, error)) func(*stage) {
+	return func(st *stage) {
+		before := steps.Need(counted(st, "brokerd_raft_term"))
 		st.disturb("%s: %+v", st.s.name, is)
 		if role == nil {
 			st.net.Everywhere(is)
 		} else {
-			n, err := role(st)
-			if err != nil {
-				return err
-			}
+			n := steps.Need(role(st))
 			st.net.Around(slices.Index(st.c.Nodes, n), true, true, is)
 		}
 		for end := time.Now().Add(badTime); time.Now().Before(end) && st.ctx.Err() == nil; {
 			st.wait(badTime / 3)
+			var err error
 			st.l.Tell(func(_ *audit.Audit, now time.Duration) {
 				if now-st.l.gap.last > badTime/3 {
 					err = fmt.Errorf("no publish was acknowledged for %v", now-st.l.gap.last)
 				}
 			})
+			steps.Must(err)
 		}
 		st.note("heal")
 		st.net.Heal()
-		after, e := counted(st, "brokerd_raft_term")
-		if elections := (after - before) / len(st.c.Nodes); err == nil && elections > electionsBorne {
-			err = fmt.Errorf("the metadata leader changed %d times, the maximum is %d", elections, electionsBorne)
+		if elections := (steps.Need(counted(st, "brokerd_raft_term")) - before) / len(st.c.Nodes); elections > electionsBorne {
+			steps.Fail("the metadata leader changed %d times, the maximum is %d", elections, electionsBorne)
 		}
-		return errors.Join(err, e)
 	}
 }
 
 // cutQuorum cuts the leader of a partition off from the leader of the metadata. The leader still
 // reaches its other follower.
-func cutQuorum(st *stage) error {
-	controller, err := st.controller()
-	if err != nil {
-		return err
-	}
-	t, err := st.c.Topic(st.ctx, topic)
-	if err != nil {
-		return err
-	}
+func cutQuorum(st *stage) {
+	controller := steps.Need(st.controller())
+	t := steps.Need(st.c.Topic(st.ctx, topic))
 	for _, p := range t.Partitions {
 		if p.Leader == controller.ID || p.Leader == "" {
 			continue
@@ -255,94 +205,61 @@ func cutQuorum(st *stage) error {
 		st.wait(2*time.Second + st.random())
 		st.note("heal")
 		st.net.Heal()
-		return nil
+		return
 	}
-	return errors.New("the metadata leader leads all partitions")
+	steps.Fail("the metadata leader leads all partitions")
 }
 
-func rollingRestart(st *stage) error {
+func rollingRestart(st *stage) {
 	for _, n := range st.c.Nodes {
-		if err := errors.Join(stop(st, n), st.start(n), st.whole(topic)); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(stop(st, n), st.start(n), st.whole(topic)))
 		st.note("all replicas are in sync")
 		st.wait(steadyTime)
 	}
-	return nil
 }
 
 // replaceEmpty replaces the disk of a node by an empty one.
-func replaceEmpty(st *stage) error {
-	n, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
-	if err := st.kill(n); err != nil {
-		return err
-	}
-	if err := n.Wipe(); err != nil {
-		return err
-	}
+func replaceEmpty(st *stage) {
+	n := steps.Need(partitionLeader(st))
+	steps.Must(st.kill(n))
+	steps.Must(n.Wipe())
 	st.wait(steadyTime)
-	return st.start(n)
+	steps.Must(st.start(n))
 }
 
 // replaceNew replaces an old node by a new one.
-func replaceNew(st *stage) error {
-	if _, err := grow(st); err != nil {
-		return err
-	}
-	old, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
+func replaceNew(st *stage) {
+	steps.Need(grow(st))
+	old := steps.Need(partitionLeader(st))
 	st.disturb("%s goes", old.ID)
-	return retire(st, old)
+	retire(st, old)
 }
 
 // replaceAddress starts a new node at the address of a permanently lost one.
-func replaceAddress(st *stage) error {
-	old, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
-	if err := st.kill(old); err != nil {
-		return err
-	}
+func replaceAddress(st *stage) {
+	old := steps.Need(partitionLeader(st))
+	steps.Must(st.kill(old))
 	st.wait(steadyTime)
-	if err := st.start(st.c.Grow(old.Addresses)); err != nil {
-		return err
-	}
-	return retire(st, old)
+	steps.Must(st.start(st.c.Grow(old.Addresses)))
+	retire(st, old)
 }
 
 // playSwapAddresses has the nodes that do not lead the metadata swap their addresses. The leader of the metadata, which
 // keeps running, must send each of them what is meant for it.
-func playSwapAddresses(st *stage) error {
-	controller, err := st.controller()
-	if err != nil {
-		return err
-	}
+func playSwapAddresses(st *stage) {
+	controller := steps.Need(st.controller())
 	others := slices.DeleteFunc(slices.Clone(st.c.Nodes), func(n *nodes.Node) bool { return n == controller })
 	for i := range 4 {
-		if err := errors.Join(stop(st, others[1]), stop(st, others[0])); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(stop(st, others[1]), stop(st, others[0])))
 		a, b := others[0].Addresses, others[1].Addresses
 		others[0].Move(b)
 		others[1].Move(a)
-		err := st.start(others...)
-		err = errors.Join(err, stop(st, others[0]), st.start(others[0]))
+		steps.Must(st.start(others...))
+		steps.Must(errors.Join(stop(st, others[0]), st.start(others[0])))
 		name := fmt.Sprintf("swapped%d", i)
-		if err == nil {
-			err = st.make(name, map[string]any{"partitions": len(st.c.Nodes), "replicas": len(st.c.Nodes)})
-		}
-		if err != nil {
-			return err
-		}
+		steps.Must(st.make(name, map[string]any{"partitions": len(st.c.Nodes), "replicas": len(st.c.Nodes)}))
 		if err := errors.Join(st.whole(name), healthyAgain(st), takenEverywhere(st, name)); err != nil {
-			return fmt.Errorf("after swap %d: %w", i+1, err)
+			steps.Fail("after swap %d: %w", i+1, err)
 		}
 	}
-	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/network"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/traffic"
 )
 
@@ -128,26 +129,17 @@ func (st *stage) play() error {
 }
 
 func (st *stage) act() error {
-	if st.s.alone != nil {
-		return st.s.alone(st)
-	}
-	if err := st.load(); err != nil {
-		return err
-	}
-	st.wait(warmUp)
-	if err := st.s.run(st); err != nil {
-		return err
-	}
-	return errors.Join(st.recovered(), st.finish())
-}
-
-// load creates the topic and starts the clients.
-func (st *stage) load() error {
-	if err := st.make(topic, map[string]any{"partitions": partitions}, channels...); err != nil {
-		return err
-	}
-	st.l = newLoad(st)
-	return nil
+	return steps.Run(func() {
+		if st.s.alone != nil {
+			st.s.alone(st)
+			return
+		}
+		steps.Must(st.make(topic, map[string]any{"partitions": partitions}, channels...))
+		st.l = newLoad(st)
+		st.wait(warmUp)
+		st.s.run(st)
+		steps.Must(errors.Join(st.recovered(), st.finish()))
+	})
 }
 
 // make creates a topic with three replicas, waits until it is whole, and creates its channels.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // How a node is starved: it is stopped and resumed in turn, each for a random time up to these.
@@ -21,11 +22,8 @@ const (
 )
 
 // playStarved gives all nodes little processor time: they run late, but none is dead.
-func playStarved(st *stage) error {
-	before, err := counted(st, "brokerd_raft_term")
-	if err != nil {
-		return err
-	}
+func playStarved(st *stage) {
+	before := steps.Need(counted(st, "brokerd_raft_term"))
 	st.disturb("starve all nodes for %v", starvedTime)
 	errs := make([]error, len(st.c.Nodes))
 	var wg sync.WaitGroup
@@ -34,23 +32,15 @@ func playStarved(st *stage) error {
 		wg.Go(func() { errs[i] = starve(st, n, rng) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(errs...))
 	st.note("they run unsynchronized")
-	if err := st.recovered(); err != nil {
-		return err
-	}
-	after, err := counted(st, "brokerd_raft_term")
-	if err != nil {
-		return err
-	}
+	steps.Must(st.recovered())
+	after := steps.Need(counted(st, "brokerd_raft_term"))
 	elections := (after - before) / len(st.c.Nodes)
 	st.say = append(st.say, fmt.Sprintf("%d elections", elections))
 	if elections > electionsBorne {
-		return fmt.Errorf("the metadata leader changed %d times in %v, the maximum is %d", elections, starvedTime, electionsBorne)
+		steps.Fail("the metadata leader changed %d times in %v, the maximum is %d", elections, starvedTime, electionsBorne)
 	}
-	return nil
 }
 
 // starve stops and continues a node repeatedly.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // identityOf returns the path of a node's certificate.
@@ -40,77 +41,47 @@ func certify(st *stage, o *nodes.Options) error {
 
 // playTLS starts nodes whose certificates are not good, renews the good certificates and their
 // authority, and kills a leader.
-func playTLS(st *stage) error {
-	foreign, err := nodes.NewAuthority()
-	if err != nil {
-		return err
-	}
+func playTLS(st *stage) {
+	foreign := steps.Need(nodes.NewAuthority())
 	founders := len(st.c.Nodes)
 	stranger := fmt.Sprintf("n%d", founders+1)
-	if err := foreign.Issue(identityOf(st, stranger), stranger, st.authority); err != nil {
-		return err
-	}
-	if err := turnedAway(st, "unknown certificate authority"); err != nil {
-		return err
-	}
+	steps.Must(foreign.Issue(identityOf(st, stranger), stranger, st.authority))
+	turnedAway(st, "unknown certificate authority")
 	impostor := fmt.Sprintf("n%d", founders+2)
-	if err := st.authority.Issue(identityOf(st, impostor), "n1", st.authority); err != nil {
-		return err
-	}
-	if err := turnedAway(st, "certificate is not for "+impostor); err != nil {
-		return err
-	}
-	if err := renew(st, st.c.Nodes[:founders]); err != nil {
-		return err
-	}
-	n, err := partitionLeader(st)
-	if err != nil {
-		return err
-	}
-	return errors.Join(st.kill(n), st.start(n))
+	steps.Must(st.authority.Issue(identityOf(st, impostor), "n1", st.authority))
+	turnedAway(st, "certificate is not for "+impostor)
+	renew(st, st.c.Nodes[:founders])
+	n := steps.Need(partitionLeader(st))
+	steps.Must(errors.Join(st.kill(n), st.start(n)))
 }
 
 // turnedAway starts a node that must not become a member, and requires an error that says why.
-func turnedAway(st *stage, why string) error {
-	at, err := st.o.ports.Free(1)
-	if err != nil {
-		return err
-	}
+func turnedAway(st *stage, why string) {
+	at := steps.Need(st.o.ports.Free(1))
 	n := st.c.Grow(at[0])
 	st.note("start %s, which must be refused: %s", n.ID, why)
-	if err := n.Start(); err != nil {
-		return err
-	}
-	err = await(st, startTimeout, func(context.Context) error {
+	steps.Must(n.Start())
+	steps.Must(await(st, startTimeout, func(context.Context) error {
 		if !strings.Contains(n.LogEnd(), why) {
 			return fmt.Errorf("%s does not say that %s", n.ID, why)
 		}
 		return nil
-	})
-	if err != nil {
-		return err
-	}
-	info, err := st.c.Info(st.ctx)
-	if err != nil {
-		return err
-	}
+	}))
+	info := steps.Need(st.c.Info(st.ctx))
 	for _, member := range info.Nodes {
 		if member.ID == n.ID {
-			return fmt.Errorf("%s is a member despite its certificate", n.ID)
+			steps.Fail("%s is a member despite its certificate", n.ID)
 		}
 	}
-	return n.Stop()
+	steps.Must(n.Stop())
 }
 
 // renew replaces the authority and all certificates while the nodes run, in the order that the
 // manual gives: first all nodes trust both authorities, then they get certificates of the new one,
 // then the old authority is removed.
-func renew(st *stage, these []*nodes.Node) error {
+func renew(st *stage, these []*nodes.Node) {
 	old := st.authority
-	fresh, err := nodes.NewAuthority()
-	if err != nil {
-		return err
-	}
+	fresh := steps.Need(nodes.NewAuthority())
 	for _, step := range []struct {
 		by      *nodes.Authority
 		trusted []*nodes.Authority
@@ -120,32 +91,22 @@ func renew(st *stage, these []*nodes.Node) error {
 		{fresh, []*nodes.Authority{fresh}},
 	} {
 		for _, n := range these {
-			if err := step.by.Issue(identityOf(st, n.ID), n.ID, step.trusted...); err != nil {
-				return err
-			}
+			steps.Must(step.by.Issue(identityOf(st, n.ID), n.ID, step.trusted...))
 			st.note("SIGHUP %s", n.ID)
-			if err := n.Reload(); err != nil {
-				return err
-			}
+			steps.Must(n.Reload())
 		}
 		for _, n := range these {
-			if err := shows(st, n); err != nil {
-				return err
-			}
+			shows(st, n)
 		}
 	}
 	st.authority = fresh
-	return nil
 }
 
 // shows waits until a node presents the certificate that is in its file.
-func shows(st *stage, n *nodes.Node) error {
-	text, err := os.ReadFile(identityOf(st, n.ID).File("cert.pem"))
-	if err != nil {
-		return err
-	}
+func shows(st *stage, n *nodes.Node) {
+	text := steps.Need(os.ReadFile(identityOf(st, n.ID).File("cert.pem")))
 	want, _ := pem.Decode(text)
-	return await(st, moveTimeout, func(ctx context.Context) error {
+	steps.Must(await(st, moveTimeout, func(ctx context.Context) error {
 		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // the test checks the certificate itself
 		conn, err := d.DialContext(ctx, "tcp", n.Addresses.Cluster)
 		if err != nil {
@@ -156,5 +117,5 @@ func shows(st *stage, n *nodes.Node) error {
 			return fmt.Errorf("%s uses certificate %v instead of its new one", n.ID, shown.SerialNumber)
 		}
 		return nil
-	})
+	}))
 }

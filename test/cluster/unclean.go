@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -31,46 +32,27 @@ const (
 
 // playUnclean loses the only replica that is in sync, once together with its disk and once without.
 // The operator then elects the other one.
-func playUnclean(st *stage) error {
+func playUnclean(st *stage) {
 	st.say = append(st.say, fmt.Sprintf("two elections, each with the loss of %d messages", uncleanOne))
 	for i, wipe := range []bool{true, false} {
-		if err := playLastCopy(st, fmt.Sprintf("unclean%d", i), wipe); err != nil {
-			return fmt.Errorf("round %d: %w", i+1, err)
-		}
+		steps.During(fmt.Sprintf("round %d", i+1), func() { playLastCopy(st, fmt.Sprintf("unclean%d", i), wipe) })
 	}
-	return nil
 }
 
 // playLastCopy kills the leader of a partition whose other replica lacks some messages.
-func playLastCopy(st *stage, name string, wipe bool) error {
-	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}, "c"); err != nil {
-		return err
-	}
+func playLastCopy(st *stage, name string, wipe bool) {
+	steps.Must(st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}, "c"))
 	leader, follower, err := pair(st, name)
-	if err != nil {
-		return err
-	}
-	if err := publishAll(leader, name, "both", uncleanBoth); err != nil {
-		return err
-	}
-	if err := errors.Join(st.kill(follower), onlyInSync(st, name, leader), publishAll(leader, name, "one", uncleanOne), st.kill(leader)); err != nil {
-		return err
-	}
-	if err := st.start(follower); err != nil {
-		return err
-	}
+	steps.Must(err)
+	steps.Must(publishAll(leader, name, "both", uncleanBoth))
+	steps.Must(errors.Join(st.kill(follower), onlyInSync(st, name, leader), publishAll(leader, name, "one", uncleanOne), st.kill(leader)))
+	steps.Must(st.start(follower))
 	if wipe {
-		if err := errors.Join(leader.Wipe(), publishRefused(st, follower, name)); err != nil {
-			return err
-		}
+		steps.Must(errors.Join(leader.Wipe(), publishRefused(st, follower, name)))
 	}
-	if err := electUnclean(st, name, leader, follower); err != nil {
-		return err
-	}
-	if err := errors.Join(publishAll(follower, name, "after", uncleanAfter), st.start(leader), st.whole(name)); err != nil {
-		return err
-	}
-	return errors.Join(exactly(st, name, map[string]int{"both": uncleanBoth, "after": uncleanAfter}), st.identical(name))
+	electUnclean(st, name, leader, follower)
+	steps.Must(errors.Join(publishAll(follower, name, "after", uncleanAfter), st.start(leader), st.whole(name)))
+	steps.Must(errors.Join(exactly(st, name, map[string]int{"both": uncleanBoth, "after": uncleanAfter}), st.identical(name)))
 }
 
 // pair returns the leader and the follower of a partition with two replicas.
@@ -102,31 +84,20 @@ func onlyInSync(st *stage, name string, n *nodes.Node) error {
 
 // electUnclean follows the manual: a partition whose in-sync replica is lost stays offline until an
 // operator elects another replica. The command reports the loss.
-func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
+func electUnclean(st *stage, name string, gone, left *nodes.Node) {
 	partition := name + "/0"
-	err := await(st, moveTimeout, func(context.Context) error {
+	steps.Must(await(st, moveTimeout, func(context.Context) error {
 		return brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health")
-	})
-	if err != nil {
-		return err
-	}
-	before, err := counted(st, uncleanElections)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(
+	}))
+	before := steps.Need(counted(st, uncleanElections))
+	steps.Must(errors.Join(
 		brokerctlSays(st, exitRefused, "", "partition", "elect", partition),
 		brokerctlSays(st, exitUsage, "held only by "+gone.ID, "partition", "elect", partition, "--unclean", "--to", left.ID),
 		brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health"),
-		brokerctlSays(st, 0, left.ID, "partition", "elect", partition, "--unclean", "--to", left.ID, "--yes"))
-	if err != nil {
-		return err
+		brokerctlSays(st, 0, left.ID, "partition", "elect", partition, "--unclean", "--to", left.ID, "--yes")))
+	if after := steps.Need(counted(st, uncleanElections)); after != before+1 {
+		steps.Fail("%s went from %d to %d", uncleanElections, before, after)
 	}
-	after, err := counted(st, uncleanElections)
-	if err == nil && after != before+1 {
-		err = fmt.Errorf("%s went from %d to %d", uncleanElections, before, after)
-	}
-	return err
 }
 
 // brokerctlSays runs brokerctl and demands an exit status and a text of it.
