@@ -23,6 +23,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // options are the flags of a run.
@@ -143,7 +145,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.WriteFile(filepath.Join(dir, "brokerd-alerts.yml"), []byte(rules), 0o600); err != nil {
 		return err
 	}
-	if err := st.start(ctx); err != nil {
+	if err := steps.Run(func() { st.start(ctx) }); err != nil {
 		return err
 	}
 	var failed []error
@@ -169,16 +171,17 @@ func (st *stage) play(ctx context.Context, act []scene) (fired int, err error) {
 		}
 		playing.Go(func() {
 			began := time.Now()
-			why, failed := s.play(ctx, st)
+			failed := s.play(ctx, st)
+			_, skipped := errors.AsType[cannot](failed)
 			mu.Lock()
 			defer mu.Unlock()
 			outcome := "fires " + strings.Join(s.fires, ", ")
 			switch {
+			case skipped:
+				outcome = "skipped: " + failed.Error()
 			case failed != nil:
 				outcome = "FAILED: " + failed.Error()
 				err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
-			case why != "":
-				outcome = "skipped: " + why
 			case len(s.fires) == 0:
 				outcome = "fires nothing"
 			default:

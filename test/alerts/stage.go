@@ -18,6 +18,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/client"
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // Time limits.
@@ -58,78 +59,44 @@ func (st *stage) note(format string, args ...any) {
 }
 
 // start starts the nodes, a load that keeps them busy, and Prometheus.
-func (st *stage) start(ctx context.Context) error {
-	at, err := new(nodes.Ports).Free(4)
-	if err != nil {
-		return err
-	}
+func (st *stage) start(ctx context.Context) {
+	at := steps.Need(new(nodes.Ports).Free(4))
 	disk := filepath.Join(st.dir, "n1")
-	if err := os.Mkdir(disk, 0o750); err != nil {
-		return err
-	}
+	steps.Must(os.Mkdir(disk, 0o750))
 	st.mounted = syscall.Mount("none", disk, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)) == nil
-	if err := st.certificate(); err != nil {
-		return err
-	}
-	st.c, err = nodes.New(nodes.Options{
+	st.certificate()
+	st.c = steps.Need(nodes.New(nodes.Options{
 		Program: st.o.broker, Dir: st.dir, Nodes: at[:3],
 		Args: []string{"--tls-cert", st.file("node.pem"), "--tls-key", st.file("node.key")},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := st.c.Start(limited); err != nil {
-		return err
-	}
-	if err := st.load(ctx); err != nil {
-		return err
-	}
-	return st.watch(limited, at[3].HTTP)
+	steps.Must(st.c.Start(limited))
+	st.load(ctx)
+	st.watch(limited, at[3].HTTP)
 }
 
 func (st *stage) file(name string) string { return filepath.Join(st.dir, name) }
 
 // certificate writes a certificate that ends within the hour.
-func (st *stage) certificate() error {
-	a, err := nodes.NewAuthority()
-	if err != nil {
-		return err
-	}
+func (st *stage) certificate() {
+	a := steps.Need(nodes.NewAuthority())
 	at := nodes.Identity(st.file("identity"))
-	if err := errors.Join(os.MkdirAll(string(at), 0o750), a.Issue(at, "127.0.0.1", a)); err != nil {
-		return err
-	}
+	steps.Must(errors.Join(os.MkdirAll(string(at), 0o750), a.Issue(at, "127.0.0.1", a)))
 	for from, to := range map[string]string{"cert.pem": "node.pem", "key.pem": "node.key"} {
-		text, err := os.ReadFile(at.File(from))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(st.file(to), text, 0o600); err != nil {
-			return err
-		}
+		steps.Must(os.WriteFile(st.file(to), steps.Need(os.ReadFile(at.File(from))), 0o600))
 	}
-	return nil
 }
 
 // load publishes to a topic, and consumes it, until the stage ends.
-func (st *stage) load(ctx context.Context) error {
-	if err := st.ctl(ctx, "topic", "create", "work", "--partitions", "3", "--replicas", "3"); err != nil {
-		return err
-	}
+func (st *stage) load(ctx context.Context) {
+	st.ctl(ctx, "topic", "create", "work", "--partitions", "3", "--replicas", "3")
 	var tcp []string
 	for _, n := range st.c.Nodes {
 		tcp = append(tcp, n.TCP)
 	}
-	var err error
-	if st.client, err = client.New(tcp); err != nil {
-		return err
-	}
-	x, err := st.client.Subscribe("work", "done")
-	if err != nil {
-		return err
-	}
+	st.client = steps.Need(client.New(tcp))
+	x := steps.Need(st.client.Subscribe("work", "done"))
 	ctx, st.stopLoad = context.WithCancel(ctx)
 	st.loadContext = ctx
 	go func() {
@@ -149,37 +116,26 @@ func (st *stage) load(ctx context.Context) error {
 			}
 		}
 	}()
-	return nil
 }
 
 // watch starts Prometheus with the configuration that brokerctl prints, and waits until it has scraped all nodes.
-func (st *stage) watch(ctx context.Context, address string) error {
-	config, err := st.asked(ctx, "generate", "prometheus-config")
-	if err != nil {
-		return err
-	}
+func (st *stage) watch(ctx context.Context, address string) {
+	config := steps.Need(st.asked(ctx, "generate", "prometheus-config"))
 	fast := strings.ReplaceAll(config, "interval: 15s", "interval: 1s")
 	if fast == config {
-		return fmt.Errorf("the configuration has no interval of 15 seconds:\n%s", config)
+		steps.Fail("the configuration has no interval of 15 seconds:\n%s", config)
 	}
-	if err := os.WriteFile(st.file("prometheus.yml"), []byte(fast), 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(st.file("prometheus.log"))
-	if err != nil {
-		return err
-	}
+	steps.Must(os.WriteFile(st.file("prometheus.yml"), []byte(fast), 0o600))
+	log := steps.Need(os.Create(st.file("prometheus.log")))
 	defer log.Close() // the process has its own
 	st.address = "http://" + address
 	st.prometheus = exec.Command(st.o.prometheus, "--config.file", st.file("prometheus.yml"),
 		"--storage.tsdb.path", st.file("series"), "--web.listen-address", address)
 	st.prometheus.Stdout, st.prometheus.Stderr = log, log
 	st.prometheus.SysProcAttr = nodes.Child()
-	if err := st.prometheus.Start(); err != nil {
-		return err
-	}
+	steps.Must(st.prometheus.Start())
 	go st.look(st.loadContext)
-	return nodes.Await(ctx, func() error {
+	steps.Must(nodes.Await(ctx, func() error {
 		var up struct {
 			Result []struct{ Value [2]any }
 		}
@@ -190,7 +146,7 @@ func (st *stage) watch(ctx context.Context, address string) error {
 			return fmt.Errorf("%d nodes are scraped by Prometheus", len(up.Result))
 		}
 		return nil
-	})
+	}))
 }
 
 // query asks Prometheus for the data of an answer.
@@ -282,11 +238,8 @@ func (st *stage) firing(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// ctl runs brokerctl.
-func (st *stage) ctl(ctx context.Context, args ...string) error {
-	_, err := st.asked(ctx, args...)
-	return err
-}
+// ctl is a step: it runs brokerctl.
+func (st *stage) ctl(ctx context.Context, args ...string) { steps.Need(st.asked(ctx, args...)) }
 
 // asked runs brokerctl and returns its output.
 func (st *stage) asked(ctx context.Context, args ...string) (string, error) {
@@ -306,17 +259,17 @@ func (st *stage) asked(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// again starts a node and waits until it is ready and the topics are whole.
-func (st *stage) again(ctx context.Context, n *nodes.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+// again starts nodes and waits until all are ready and the topics are whole.
+func (st *stage) again(ctx context.Context, these ...*nodes.Node) {
+	for _, n := range these {
+		steps.Must(n.Start())
+	}
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := n.Start(); err != nil {
-		return err
+	for _, n := range st.c.Nodes {
+		steps.Must(n.Ready(limited))
 	}
-	if err := n.Ready(ctx); err != nil {
-		return err
-	}
-	return st.whole(ctx)
+	steps.Must(st.whole(ctx))
 }
 
 // whole waits until all replicas of the load's topic are in sync.
