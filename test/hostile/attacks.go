@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/brokerd/brokerd/test/wire"
 )
 
 const (
@@ -56,7 +59,7 @@ var attacks = []attack{
 	{name: "long-lines", crowd: 500, each: unfinished(strings.Repeat("x", 16<<10-1) + "?")},
 	{name: "stats", crowd: 16, each: func(f *foe) error { return f.ask(http.MethodGet, "/stats?format=json", nil) }},
 	{name: "snappy", crowd: 500, each: unfinished("IDENTIFY\n" + sized(snappily) + "?")},
-	{name: "ephemeral", crowd: 4, prepare: createWaste, tidy: deleteWaste, each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
+	{name: "ephemeral", crowd: 4, prepare: waste("create"), tidy: waste("delete"), each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
 	{name: "deaf-publishers", crowd: 16, each: pipelined},
 	{name: "creations", crowd: 8, each: creates},
 	{name: "garbage", crowd: 50, each: raw(strings.Repeat("\xff\x00PUB \n\n\n", 1<<10))},
@@ -91,14 +94,21 @@ func (a attack) fight(ctx context.Context, at target) {
 
 // once lets one of the crowd act once.
 func once(ctx context.Context, at target, number int, each func(*foe) error) error {
+	return connected(ctx, at.TCP, func(conn net.Conn) error {
+		return each(&foe{ctx: ctx, at: at, number: number, Conn: conn})
+	})
+}
+
+// connected does something with a connection, which ends with ctx.
+func connected(ctx context.Context, address string, do func(net.Conn) error) error {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", at.TCP)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
-	return each(&foe{ctx: ctx, at: at, number: number, Conn: conn})
+	return do(conn)
 }
 
 // hold waits until the broker, or the end of the attack, ends the connection.
@@ -149,10 +159,9 @@ func pipelined(f *foe) error {
 
 // deaf subscribes to large messages and never reads one.
 func deaf(f *foe) error {
-	return errors.Join(f.send(fmt.Sprintf("%sSUB large c%d\nRDY 2500\n", magic, f.number%10)), func() error {
-		<-f.ctx.Done()
-		return nil
-	}())
+	err := f.send(fmt.Sprintf("%sSUB large c%d\nRDY 2500\n", magic, f.number%10))
+	<-f.ctx.Done()
+	return err
 }
 
 // deflate sends a body of zeros that lacks its last byte: a few KiB for five MiB.
@@ -194,32 +203,23 @@ func (f *foe) ask(method, path string, body []byte) error {
 
 // slowPost sends a body over HTTP that lacks its last byte.
 func slowPost(f *foe) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(f.ctx, "tcp", f.at.HTTP)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(f.ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
 	head := fmt.Sprintf("POST /mpub?topic=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", largest)
-	if _, err := conn.Write(append([]byte(head), make([]byte, largest-1)...)); err != nil {
+	return connected(f.ctx, f.at.HTTP, func(conn net.Conn) error {
+		if _, err := conn.Write(append([]byte(head), make([]byte, largest-1)...)); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, conn)
+		return err
+	})
+}
+
+// waste does something to the ephemeral topic. The topic is created before the attack, so that it exists and can be
+// deleted, however slow the attack is. Until it is deleted its last messages are kept.
+func waste(do string) func(context.Context, *victim) error {
+	return func(ctx context.Context, v *victim) error {
+		_, err := v.node.Fetch(ctx, http.MethodPost, "/topic/"+do+"?topic=waste%23ephemeral", nil)
 		return err
 	}
-	_, err = io.Copy(io.Discard, conn)
-	return err
-}
-
-// createWaste creates the ephemeral topic, so that it exists and can be deleted, however slow the
-// attack is.
-func createWaste(ctx context.Context, v *victim) error {
-	_, err := v.node.Fetch(ctx, http.MethodPost, "/topic/create?topic=waste%23ephemeral", nil)
-	return err
-}
-
-// deleteWaste deletes the ephemeral topic: until then its last messages are kept.
-func deleteWaste(ctx context.Context, v *victim) error {
-	_, err := v.node.Fetch(ctx, http.MethodPost, "/topic/delete?topic=waste%23ephemeral", nil)
-	return err
 }
 
 // large fills a topic with large messages, for clients that read them.
@@ -232,21 +232,15 @@ func large(ctx context.Context, v *victim) error {
 			return err
 		}
 	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", v.node.TCP)
+	c, err := wire.Dial(v.node.TCP, wire.Options{ID: "large", Timeout: patience})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, magic); err != nil {
-		return err
-	}
+	defer c.Close()
 	for range 16 {
-		if _, err := io.WriteString(conn, mpub("large", 4, mega)); err != nil {
+		c.MPub("large", slices.Repeat([][]byte{make([]byte, mega)}, 4))
+		if err := c.Expect("OK"); err != nil {
 			return err
-		}
-		if text, err := answer(conn); err != nil || text != "OK" {
-			return fmt.Errorf("%q: %w", text, err)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net"
 )
 
@@ -17,16 +16,11 @@ func creates(f *foe) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(f, magic); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		name := fmt.Sprintf("made-%s-%d", port, i)
-		if _, err := io.WriteString(f, "PUB "+name+"\n"+sized("x")); err != nil {
-			return err
-		}
-		if _, err := answer(f); err != nil {
-			return err
+	err = f.send(magic)
+	for i := 0; err == nil; i++ {
+		if err = f.send(fmt.Sprintf("PUB made-%s-%d\n%s", port, i, sized("x"))); err == nil {
+			_, err = answer(f)
 		}
 	}
+	return err
 }

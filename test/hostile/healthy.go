@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"time"
+
+	"github.com/brokerd/brokerd/test/wire"
 )
 
 // times are latencies of responses.
@@ -28,32 +29,19 @@ const publishPause = 4 * time.Millisecond
 // behave is a client that behaves: it connects, publishes small messages one after the
 // other, and waits for each answer.
 func behave(ctx context.Context, v *victim, length time.Duration) (times, error) {
-	conn, err := net.DialTimeout("tcp", v.node.TCP, patience)
+	c, err := wire.Dial(v.node.TCP, wire.Options{ID: "healthy", Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(length + patience)); err != nil {
-		return nil, err
-	}
-	if _, err := io.WriteString(conn, magic); err != nil {
-		return nil, err
-	}
+	defer c.Close()
 	var took times
 	tick := time.NewTicker(publishPause)
 	defer tick.Stop()
-	publish := []byte("PUB healthy\n" + sized(string(make([]byte, 200))))
 	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; <-tick.C {
 		began := time.Now()
-		if _, err := conn.Write(publish); err != nil {
+		c.Pub("healthy", 0, make([]byte, 200))
+		if err := c.Expect("OK"); err != nil {
 			return took, fmt.Errorf("the well-behaved client cannot publish: %w", err)
-		}
-		text, err := answer(conn)
-		if err != nil {
-			return took, fmt.Errorf("the well-behaved client gets no answer: %w", err)
-		}
-		if text != "OK" {
-			return took, fmt.Errorf("the well-behaved client received %q, not OK", text)
 		}
 		took = append(took, time.Since(began))
 	}
