@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // Environment variables for this program under the name nsqd, with which it enables access control.
@@ -24,14 +25,11 @@ const (
 // withAccess returns e for a run with access control on. The broker writes the token that
 // clients must send with AUTH to the file e.token before it serves HTTP, whose requests need none: an
 // HTTP client of the suites cannot send any.
-func withAccess(e env, topics string) (env, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return e, err
-	}
+func withAccess(e env, topics string) env {
 	e.scratch = filepath.Join(e.scratch, "access")
-	e.broker, e.token, e.topics = self, filepath.Join(e.scratch, "token"), topics
-	return e, os.MkdirAll(e.scratch, 0o755)
+	e.broker, e.token, e.topics = steps.Need(os.Executable()), filepath.Join(e.scratch, "token"), topics
+	steps.Must(os.MkdirAll(e.scratch, 0o755))
+	return e
 }
 
 // variables returns what a broker of e needs in its environment.
@@ -53,11 +51,9 @@ func (e env) secret() (string, error) {
 
 // enableAccess enables access control at a node. It returns the token of a user who may publish to
 // and subscribe to topics, and the token of one who may do all but change users.
-func enableAccess(ctx context.Context, n *nodes.Node, topics string) (clients, tools string, err error) {
+func enableAccess(ctx context.Context, n *nodes.Node, topics string) (clients, tools string) {
 	defer func() { n.Token = "" }()
-	if n.Token, err = firstAdministrator(ctx, n); err != nil {
-		return "", "", err
-	}
+	n.Token = firstAdministrator(ctx, n)
 	type rule map[string]string
 	users := map[string][]rule{
 		"root":    {{"right": "admin"}},
@@ -66,35 +62,29 @@ func enableAccess(ctx context.Context, n *nodes.Node, topics string) (clients, t
 	}
 	tokens := map[string]string{}
 	for _, name := range []string{"root", "clients", "tools"} {
-		if err := n.Ask(ctx, http.MethodPost, "/v1/access/users", map[string]any{"name": name, "rules": users[name]}, nil); err != nil {
-			return "", "", err
-		}
+		steps.Must(n.Ask(ctx, http.MethodPost, "/v1/access/users", map[string]any{"name": name, "rules": users[name]}, nil))
 		var token struct{ Secret string }
-		if err := n.Ask(ctx, http.MethodPost, "/v1/access/users/"+name+"/tokens", map[string]any{}, &token); err != nil {
-			return "", "", err
-		}
+		steps.Must(n.Ask(ctx, http.MethodPost, "/v1/access/users/"+name+"/tokens", map[string]any{}, &token))
 		tokens[name] = token.Secret
 		n.Token = tokens["root"] // the first administrator's is worth nothing from now on
 	}
-	if err := n.Ask(ctx, http.MethodPost, "/v1/access/enable", nil, nil); err != nil {
-		return "", "", err
-	}
+	steps.Must(n.Ask(ctx, http.MethodPost, "/v1/access/enable", nil, nil))
 	n.Token = ""
 	var refused *nodes.StatusError
 	if err := n.Ask(ctx, http.MethodGet, "/v1/topics", nil, nil); !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized {
-		return "", "", errors.Join(errors.New("access control is not on: a request without a token is not refused"), err)
+		steps.Must(errors.Join(errors.New("access control is not on: a request without a token is not refused"), err))
 	}
-	return tokens["clients"], tokens["tools"], nil
+	return tokens["clients"], tokens["tools"]
 }
 
 // firstAdministrator waits for the secret with which the node lets create the first administrator.
-func firstAdministrator(ctx context.Context, n *nodes.Node) (secret string, err error) {
-	err = nodes.Await(ctx, func() error {
+func firstAdministrator(ctx context.Context, n *nodes.Node) (secret string) {
+	steps.Must(nodes.Await(ctx, func() error {
 		text, err := os.ReadFile(filepath.Join(n.Data(), "first-administrator"))
 		secret = strings.TrimSpace(string(text))
 		return err
-	})
-	return secret, err
+	}))
+	return secret
 }
 
 // authenticated serves HTTP in front of an address and sends each request on with a token.

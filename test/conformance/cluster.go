@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // Environment variables for this program when it runs under the name nsqd.
@@ -57,67 +58,44 @@ func (f *clusterFlags) broker() []string {
 // last node has the requested addresses, so that other nodes lead most of the suites' topics. The
 // HTTP address responds only when the cluster serves, because the suites wait for the first
 // response.
-func asNSQD(args []string) error {
+func asNSQD(args []string) {
 	var f clusterFlags
-	if err := f.parse(args); err != nil {
-		return err
-	}
+	steps.Must(f.parse(args))
 	n, err := strconv.Atoi(os.Getenv(nodesVariable))
 	if err != nil || f.data == "" {
-		return errors.Join(errors.New("nsqd: wants "+nodesVariable+" and -data-path"), err)
+		steps.Must(errors.Join(errors.New("nsqd: wants "+nodesVariable+" and -data-path"), err))
 	}
-	file := os.Getenv(tokenVariable)
-	at, err := new(nodes.Ports).Free(n)
-	if err != nil {
-		return err
-	}
+	at := steps.Need(new(nodes.Ports).Free(n))
 	at[n-1].TCP = f.tcp
-	c, err := nodes.New(nodes.Options{
+	c := steps.Need(nodes.New(nodes.Options{
 		Program: os.Getenv(brokerVariable), Dir: f.data, Nodes: at, Args: f.broker(),
 		Output: func(string) io.Writer { return os.Stderr },
-	})
-	if err != nil {
-		return err
-	}
+	}))
+	defer c.Kill() // what does not run any more is not killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := c.Start(limited); err != nil {
-		c.Kill()
-		return err
-	}
-	front, err := serveHTTP(limited, c.Nodes[n-1], f.http, file)
-	if err != nil {
-		c.Kill()
-		return err
-	}
+	steps.Must(c.Start(limited))
+	front := serveHTTP(limited, c.Nodes[n-1], f.http, os.Getenv(tokenVariable))
 	<-ctx.Done()
-	return errors.Join(front.Close(), c.Stop())
+	steps.Must(errors.Join(front.Close(), c.Stop()))
 }
 
 // serveHTTP serves the node's HTTP endpoints at another address. With a file for a token, it enables access
 // control before and sends requests on with a token of their own.
-func serveHTTP(ctx context.Context, n *nodes.Node, address, file string) (io.Closer, error) {
+func serveHTTP(ctx context.Context, n *nodes.Node, address, file string) io.Closer {
 	clients, tools := "", ""
 	if file != "" {
-		var err error
-		if clients, tools, err = enableAccess(ctx, n, os.Getenv(topicsVariable)); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(file, []byte(clients), 0o600); err != nil {
-			return nil, err
-		}
+		clients, tools = enableAccess(ctx, n, os.Getenv(topicsVariable))
+		steps.Must(os.WriteFile(file, []byte(clients), 0o600))
 	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
+	l := steps.Need(net.Listen("tcp", address))
 	if tools != "" {
-		return authenticated(l, n.HTTP, tools), nil
+		return authenticated(l, n.HTTP, tools)
 	}
 	go forward(l, n.HTTP)
-	return l, nil
+	return l
 }
 
 // forward forwards every connection to an address until the listener is closed.
@@ -148,17 +126,9 @@ func forward(l net.Listener, address string) {
 
 // behindNSQD returns this program, which stands in for nsqd in front of so many nodes, and says so in the
 // environment of the suites' processes.
-func behindNSQD(broker string, n int) (program string, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	for name, value := range map[string]string{brokerVariable: broker, nodesVariable: strconv.Itoa(n)} {
-		if err := os.Setenv(name, value); err != nil {
-			return "", err
-		}
-	}
-	return self, nil
+func behindNSQD(broker string, n int) (program string) {
+	steps.Must(errors.Join(os.Setenv(brokerVariable, broker), os.Setenv(nodesVariable, strconv.Itoa(n))))
+	return steps.Need(os.Executable())
 }
 
 // calledNSQD reports whether this program was started as nsqd.

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The test suite of the Go client, from the module proxy.
@@ -39,10 +41,7 @@ const goNSQLogs = "panic: Log in goroutine after Test"
 // goNSQ runs go-nsq's own tests. They expect nsqd on ports 4150 and 4151 with
 // the certificates of their test folder.
 func goNSQ(e env) (string, error) {
-	src, err := moduleSource(e, goNSQModule, goNSQSum)
-	if err != nil {
-		return "", err
-	}
+	src := moduleSource(e, goNSQModule, goNSQSum)
 	g := goTests{src: src, tests: goNSQTests, flags: []string{
 		"--tls-cert=" + filepath.Join(src, "test", "server.pem"),
 		"--tls-key=" + filepath.Join(src, "test", "server.key"),
@@ -92,10 +91,7 @@ type goTests struct {
 
 // test runs the tests against a broker on ports 4150 and 4151.
 func (g *goTests) test(e env) (goCount, error) {
-	s, err := serveNSQD(e, g.data, g.flags...)
-	if err != nil {
-		return goCount{}, err
-	}
+	s := serveNSQD(e, g.data, g.flags...)
 	if g.secret != nil {
 		token, err := e.secret()
 		if err == nil {
@@ -116,7 +112,7 @@ func (g *goTests) test(e env) (goCount, error) {
 	if len(g.cannot) > 0 && slices.Equal(count.bad, g.cannot) {
 		testErr = nil
 	}
-	err = errors.Join(testErr, stopErr)
+	err := errors.Join(testErr, stopErr)
 	if err == nil && (count.passed != g.tests-len(g.cannot) || !slices.Equal(count.bad, g.cannot)) {
 		err = errOtherCount
 	}
@@ -128,20 +124,15 @@ func (g *goTests) test(e env) (goCount, error) {
 
 // moduleSource copies a module to a directory in which its tests can be run. Its checksum is
 // verified.
-func moduleSource(e env, module, sum string) (string, error) {
-	text, err := fetch(e, e.root, "go", "mod", "download", "-json", module)
-	if err != nil {
-		return "", err
-	}
+func moduleSource(e env, module, sum string) (src string) {
 	var mod struct{ Dir, Sum string }
-	if err := json.Unmarshal(text, &mod); err != nil {
-		return "", err
-	}
+	steps.Must(json.Unmarshal(fetch(e, e.root, "go", "mod", "download", "-json", module), &mod))
 	if mod.Sum != sum {
-		return "", fmt.Errorf("%s has sum %s, not %s", module, mod.Sum, sum)
+		steps.Fail("%s has sum %s, not %s", module, mod.Sum, sum)
 	}
-	src := filepath.Join(e.scratch, "src")
-	return src, os.CopyFS(src, os.DirFS(mod.Dir))
+	src = filepath.Join(e.scratch, "src")
+	steps.Must(os.CopyFS(src, os.DirFS(mod.Dir)))
+	return src
 }
 
 // errOtherCount: a suite was complete, with an unexpected number of tests.

@@ -14,7 +14,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // env is the environment of every suite.
@@ -39,7 +43,7 @@ type env struct {
 	topics  string // what they may use then
 }
 
-// suite is one suite. run returns its result, in one line.
+// suite is one suite. run is a list of steps and returns their result, in one line.
 type suite struct {
 	name  string
 	limit time.Duration
@@ -62,7 +66,7 @@ var suites = []suite{
 
 func main() {
 	if calledNSQD() {
-		if err := asNSQD(os.Args[1:]); err != nil {
+		if err := steps.Run(func() { asNSQD(os.Args[1:]) }); err != nil {
 			fmt.Fprintln(os.Stderr, "nsqd:", err)
 			os.Exit(1)
 		}
@@ -77,7 +81,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *broker, *cache, *only, *n); err != nil {
+	if err := steps.Run(func() { run(ctx, *broker, *cache, *only, *n) }); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		stop()
 		os.Exit(1)
@@ -85,34 +89,18 @@ func main() {
 }
 
 // run runs the chosen suites one at a time and reports all of them.
-func run(ctx context.Context, broker, cache, only string, n int) error {
-	root, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	if broker == "" {
-		broker = "bin/brokerd"
-	}
-	if broker, err = filepath.Abs(broker); err != nil {
-		return err
-	}
+func run(ctx context.Context, broker, cache, only string, n int) {
+	root := steps.Need(os.Getwd())
+	broker = steps.Need(filepath.Abs(cmp.Or(broker, "bin/brokerd")))
 	if _, err := os.Stat(broker); err != nil {
-		return fmt.Errorf("no broker to test (make build): %w", err)
+		steps.Fail("no broker to test (make build): %w", err)
 	}
-	stand, err := behindNSQD(broker, n)
-	if err != nil {
-		return err
-	}
+	stand := behindNSQD(broker, n)
 	if n > 1 {
 		broker = stand
 	}
-	if cache, err = filepath.Abs(cache); err != nil {
-		return err
-	}
-	scratch, err := os.MkdirTemp("", "conformance")
-	if err != nil {
-		return err
-	}
+	cache = steps.Need(filepath.Abs(cache))
+	scratch := steps.Need(os.MkdirTemp("", "conformance"))
 	defer os.RemoveAll(scratch)
 
 	chosen := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
@@ -123,17 +111,13 @@ func run(ctx context.Context, broker, cache, only string, n int) error {
 		}
 		runs := []env{{broker: broker, cache: filepath.Join(cache, s.name), scratch: filepath.Join(scratch, s.name), root: root, nodes: n}}
 		if s.topics != "" {
-			e, err := withAccess(runs[0], s.topics)
-			if err != nil {
-				return err
-			}
-			runs = append(runs, e)
+			runs = append(runs, withAccess(runs[0], s.topics))
 		}
 		for _, e := range runs {
 			var cancel context.CancelFunc
 			e.ctx, cancel = context.WithTimeout(ctx, s.limit)
 			began := time.Now()
-			said, err := s.run(e)
+			said, err := ended(func() (string, error) { return s.run(e) })
 			cancel()
 			if err != nil {
 				failed = append(failed, s.name)
@@ -143,7 +127,12 @@ func run(ctx context.Context, broker, cache, only string, n int) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+		steps.Fail("failed: %s", strings.Join(failed, ", "))
 	}
-	return nil
+}
+
+// ended returns the result of a list of steps, also of one that fails after its end.
+func ended(list func() (string, error)) (said string, err error) {
+	failed := steps.Run(func() { said, err = list() })
+	return said, errors.Join(failed, err)
 }

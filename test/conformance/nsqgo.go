@@ -20,11 +20,7 @@ var nsqGoOld = []string{"TestConsumer", "TestLookup", "TestRequeue"}
 
 // nsqGo runs the tests of segmentio/nsq-go.
 func nsqGo(e env) (string, error) {
-	src, err := moduleSource(e, nsqGoModule, nsqGoSum)
-	if err != nil {
-		return "", err
-	}
-	g := goTests{src: src, data: filepath.Join(e.scratch, "data"), tests: nsqGoTests, cannot: nsqGoOld}
+	g := goTests{src: moduleSource(e, nsqGoModule, nsqGoSum), data: filepath.Join(e.scratch, "data"), tests: nsqGoTests, cannot: nsqGoOld}
 	count, err := g.test(e)
 	return fmt.Sprintf("%d of %d passed (%s want nsqlookupd 0.3)", count.passed, nsqGoTests, strings.Join(nsqGoOld, ", ")), err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	_ "embed"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The Java client, from Maven's registry. Its own tests need containers. Jobs.java,
@@ -32,44 +34,35 @@ var (
 
 // nsqj runs all jobs with one broker.
 func nsqj(e env) (string, error) {
-	lib, err := nsqjInstall(e)
-	if err != nil {
-		return "", fmt.Errorf("nsq-j cannot be installed: %w", err)
-	}
-	if err := write(e.scratch, map[string]string{"Jobs.java": string(nsqjProgram)}); err != nil {
-		return "", err
-	}
-	s, err := serveNSQD(e, filepath.Join(e.scratch, "data"))
-	if err != nil {
-		return "", err
-	}
+	lib := nsqjInstall(e)
+	steps.Must(write(e.scratch, map[string]string{"Jobs.java": string(nsqjProgram)}))
+	s := serveNSQD(e, filepath.Join(e.scratch, "data"))
 	var out bytes.Buffer
-	secret, runErr := e.secret()
-	if runErr == nil {
-		runErr = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcpAddress, httpAddress, secret).Run()
+	secret, err := e.secret()
+	if err == nil {
+		err = command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcpAddress, httpAddress, secret).Run()
 	}
-	err = errors.Join(runErr, s.Stop())
+	err = errors.Join(err, s.Stop())
 	var all tapCount
 	all.add(out.String())
 	return all.verdict(nsqjJobs, err, func() string { return tail(out.Bytes()) + "\n" + s.LogEnd() })
 }
 
 // nsqjInstall returns the directory of the client and its dependencies.
-func nsqjInstall(e env) (string, error) {
-	lib := filepath.Join(e.cache, "lib")
-	p := packages{
-		pins: map[string]string{"pom.xml": string(nsqjProject), "lib.sha256": string(nsqjSums)},
-		need: needPrograms("a Java development kit (11 or newer) and Maven", "javac", "mvn"),
-		get: func(e env) error {
-			_, err := fetch(e, e.cache, "mvn", "--batch-mode", "--quiet",
-				"-Dmaven.repo.local="+filepath.Join(e.cache, "repository"), mavenCopy, "-DoutputDirectory="+lib)
-			return err
-		},
-	}
-	if err := p.install(e); err != nil {
-		return "", err
-	}
-	return lib, checkSums(lib, nsqjSums)
+func nsqjInstall(e env) (lib string) {
+	lib = filepath.Join(e.cache, "lib")
+	steps.During("nsq-j cannot be installed", func() {
+		packages{
+			pins: map[string]string{"pom.xml": string(nsqjProject), "lib.sha256": string(nsqjSums)},
+			need: needPrograms("a Java development kit (11 or newer) and Maven", "javac", "mvn"),
+			get: func(e env) {
+				fetch(e, e.cache, "mvn", "--batch-mode", "--quiet",
+					"-Dmaven.repo.local="+filepath.Join(e.cache, "repository"), mavenCopy, "-DoutputDirectory="+lib)
+			},
+		}.install(e)
+		steps.Must(checkSums(lib, nsqjSums))
+	})
+	return lib
 }
 
 // checkSums checks that a directory holds the files of a list by sha256sum, and no other.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	_ "embed"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The test suite of the JavaScript client, from its npm package.
@@ -43,23 +45,11 @@ var nsqjsPreload []byte
 // nsqjs runs the package's mocha suite with a program named nsqd first in the search path, because
 // the suite starts, kills and restarts it.
 func nsqjs(e env) (string, error) {
-	dir, err := nsqjsInstall(e)
-	if err != nil {
-		return "", err
-	}
-	link, err := standIn(e, "nsqd")
-	if err != nil {
-		return "", err
-	}
-	if err := mustBeFree("127.0.0.1:4150"); err != nil {
-		return "", err
-	}
-	report, runErr, err := runMocha(e, dir, link)
-	for again := 1; again < mochaAttempts && err == nil && runErr != nil && report.mayFail(); again++ {
-		report, runErr, err = runMocha(e, dir, link)
-	}
-	if err != nil {
-		return "", err
+	dir, link := nsqjsInstall(e), standIn(e, "nsqd")
+	steps.Must(mustBeFree("127.0.0.1:4150"))
+	report, runErr := runMocha(e, dir, link)
+	for again := 1; again < mochaAttempts && runErr != nil && report.mayFail(); again++ {
+		report, runErr = runMocha(e, dir, link)
 	}
 	tests := nsqjsTests
 	if e.token != "" {
@@ -76,13 +66,11 @@ func nsqjs(e env) (string, error) {
 }
 
 // runMocha runs the suite once. runErr is how mocha ended.
-func runMocha(e env, dir, link string) (report mocha, runErr, err error) {
+func runMocha(e env, dir, link string) (report mocha, runErr error) {
 	var errs, out bytes.Buffer
 	args := []string{"--reporter", "json"}
 	if e.token != "" {
-		if err := write(e.scratch, map[string]string{"preload.js": string(nsqjsPreload)}); err != nil {
-			return report, nil, err
-		}
+		steps.Must(write(e.scratch, map[string]string{"preload.js": string(nsqjsPreload)}))
 		// Nodes that enable access control before they answer may need longer than the 2 s for a hook.
 		args = append(args, "--timeout", "10000", "--require", filepath.Join(e.scratch, "preload.js"), nsqjsAuth)
 	}
@@ -91,11 +79,11 @@ func runMocha(e env, dir, link string) (report mocha, runErr, err error) {
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(link)+":"+os.Getenv("PATH"), "TMPDIR="+e.scratch)
 	cmd.Env = append(cmd.Env, e.variables()...)
 	runErr = cmd.Run()
-	report, err = readMocha(out.Bytes())
+	report, err := readMocha(out.Bytes())
 	if err != nil {
-		err = fmt.Errorf("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
+		steps.Fail("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
 	}
-	return report, runErr, err
+	return report, runErr
 }
 
 // mocha is the output of mocha's json reporter.
@@ -145,60 +133,45 @@ func (m mocha) failures() string {
 
 // nsqjsInstall returns the directory of the unpacked package with its dependencies in
 // place.
-func nsqjsInstall(e env) (string, error) {
-	dir := filepath.Join(e.cache, "package")
-	p := packages{
+func nsqjsInstall(e env) (dir string) {
+	dir = filepath.Join(e.cache, "package")
+	packages{
 		pins: map[string]string{"package-lock.json": string(nsqjsLock)},
 		need: needNode,
-		get: func(e env) error {
-			if _, err := fetch(e, e.cache, "npm", "pack", nsqjsPackage); err != nil {
-				return err
-			}
-			if err := unpack(e, filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz")); err != nil {
-				return err
-			}
-			if err := write(dir, map[string]string{"package-lock.json": string(nsqjsLock)}); err != nil {
-				return err
-			}
-			return npmInstall(e, dir)
+		get: func(e env) {
+			fetch(e, e.cache, "npm", "pack", nsqjsPackage)
+			unpack(e, filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz"))
+			steps.Must(write(dir, map[string]string{"package-lock.json": string(nsqjsLock)}))
+			npmInstall(e, dir)
 		},
-	}
-	return dir, p.install(e)
+	}.install(e)
+	return dir
 }
 
 // npmInstall installs the packages of the lock file in a directory.
-func npmInstall(e env, dir string) error {
-	_, err := fetch(e, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	return err
+func npmInstall(e env, dir string) {
+	fetch(e, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 }
 
 // needNode installs Node.js if it is missing and may be installed.
-func needNode(e env) error {
+func needNode(e env) {
 	_, nodeErr := exec.LookPath("node")
 	_, npmErr := exec.LookPath("npm")
 	if nodeErr == nil && npmErr == nil {
-		return nil
+		return
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return errors.New("node and npm are not installed, and only root with apt-get may install them here")
+		steps.Fail("node and npm are not installed, and only root with apt-get may install them here")
 	}
-	if _, err := fetch(e, "", "apt-get", "update", "-q"); err != nil {
-		return err
-	}
-	_, err := fetch(e, "", "apt-get", "install", "-q", "-y", "--no-install-recommends", "nodejs", "npm")
-	return err
+	fetch(e, "", "apt-get", "update", "-q")
+	fetch(e, "", "apt-get", "install", "-q", "-y", "--no-install-recommends", "nodejs", "npm")
 }
 
 // unpack checks the package's archive against its pinned hash and writes its files below the directory that it is in.
-func unpack(e env, archive string) error {
-	text, err := os.ReadFile(archive)
-	if err != nil {
-		return err
-	}
-	sum := sha512.Sum512(text)
+func unpack(e env, archive string) {
+	sum := sha512.Sum512(steps.Need(os.ReadFile(archive)))
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != nsqjsIntegrity {
-		return fmt.Errorf("%s has integrity %s, not %s", archive, got, nsqjsIntegrity)
+		steps.Fail("%s has integrity %s, not %s", archive, got, nsqjsIntegrity)
 	}
-	_, err = capture(e.ctx, filepath.Dir(archive), "tar", "-xz", "--no-same-owner", "-f", archive)
-	return err
+	steps.Need(capture(e.ctx, filepath.Dir(archive), "tar", "-xz", "--no-same-owner", "-f", archive))
 }

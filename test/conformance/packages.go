@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // How often a registry is asked, and the pause between attempts.
@@ -18,52 +20,43 @@ const (
 )
 
 // fetch runs a program that asks a registry, again while it fails.
-func fetch(e env, dir, program string, args ...string) ([]byte, error) {
-	return again(e.ctx, registryAttempts, registryPause, func() ([]byte, error) {
+func fetch(e env, dir, program string, args ...string) []byte {
+	return steps.Need(again(e.ctx, registryAttempts, registryPause, func() ([]byte, error) {
 		return capture(e.ctx, dir, program, args...)
-	})
+	}))
 }
 
 // packages are the packages that a suite needs from a registry.
 type packages struct {
 	pins map[string]string // files that name the packages, each with its version and hash
-	need func(env) error   // checks that the programs that get uses are installed
-	get  func(env) error   // downloads the pinned packages into the cache
+	need func(env)         // checks that the programs that get uses are installed
+	get  func(env)         // downloads the pinned packages into the cache
 }
 
 // install installs the packages, unless the cache has all pinned ones.
-func (p packages) install(e env) error {
+func (p packages) install(e env) {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(p.pins)) {
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(p.pins[name]), p.pins[name])
 	}
 	done := filepath.Join(e.cache, fmt.Sprintf("lock-%x", sum.Sum(nil)[:8]))
 	if _, err := os.Stat(done); err == nil {
-		return nil
+		return
 	}
-	if err := p.need(e); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(e.cache); err != nil {
-		return err
-	}
-	if err := write(e.cache, p.pins); err != nil {
-		return err
-	}
-	if err := p.get(e); err != nil {
-		return err
-	}
-	return os.WriteFile(done, nil, 0o644)
+	p.need(e)
+	steps.Must(os.RemoveAll(e.cache))
+	steps.Must(write(e.cache, p.pins))
+	p.get(e)
+	steps.Must(os.WriteFile(done, nil, 0o644))
 }
 
-// needPrograms returns an error that names a missing program and how to install it.
-func needPrograms(what string, programs ...string) func(env) error {
-	return func(env) error {
+// needPrograms fails with an error that names a missing program and how to install it.
+func needPrograms(what string, programs ...string) func(env) {
+	return func(env) {
 		for _, program := range programs {
 			if _, err := exec.LookPath(program); err != nil {
-				return fmt.Errorf("install %s: %w", what, err)
+				steps.Fail("install %s: %w", what, err)
 			}
 		}
-		return nil
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 func TestPackagesAreFetchedOncePerPins(t *testing.T) {
@@ -16,15 +18,15 @@ func TestPackagesAreFetchedOncePerPins(t *testing.T) {
 		p := packages{
 			pins: map[string]string{"lock": pin},
 			need: needPrograms("a shell", "sh"),
-			get: func(e env) error {
+			get: func(e env) {
 				got++
 				if text, err := os.ReadFile(filepath.Join(e.cache, "lock")); err != nil || string(text) != pin {
 					t.Errorf("%q, %v", text, err)
 				}
-				return failure
+				steps.Must(failure)
 			},
 		}
-		return p.install(e)
+		return steps.Run(func() { p.install(e) })
 	}
 	for _, c := range []struct {
 		pin     string
@@ -44,7 +46,8 @@ func TestPackagesAreFetchedOncePerPins(t *testing.T) {
 }
 
 func TestMissingProgramIsNamed(t *testing.T) {
-	if err := needPrograms("a missing program", "no-such-program")(env{}); !errors.Is(err, exec.ErrNotFound) {
+	need := needPrograms("a missing program", "no-such-program")
+	if err := steps.Run(func() { need(env{}) }); !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)
 	}
 }

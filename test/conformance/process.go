@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The addresses of the broker, which the suites expect of nsqd.
@@ -48,47 +49,34 @@ func capture(ctx context.Context, dir, name string, args ...string) ([]byte, err
 
 // serve starts the broker under the given name and returns when its HTTP address responds. The
 // name selects the program: a link to brokerd named nsqd accepts nsqd's command line.
-func serve(e env, name string, args ...string) (*nodes.Node, error) {
-	if err := errors.Join(mustBeFree(tcpAddress), mustBeFree(httpAddress)); err != nil {
-		return nil, err
-	}
-	bin, err := standIn(e, name)
-	if err != nil {
-		return nil, err
-	}
-	n := nodes.Command(name, nodes.Addresses{TCP: tcpAddress, HTTP: httpAddress}, filepath.Join(e.scratch, name+".log"), append([]string{bin}, args...))
+func serve(e env, name string, args ...string) *nodes.Node {
+	steps.Must(errors.Join(mustBeFree(tcpAddress), mustBeFree(httpAddress)))
+	n := nodes.Command(name, nodes.Addresses{TCP: tcpAddress, HTTP: httpAddress}, filepath.Join(e.scratch, name+".log"), append([]string{standIn(e, name)}, args...))
 	n.Env = e.variables()
-	if err := n.Start(); err != nil {
-		return nil, err
-	}
+	steps.Must(n.Start())
 	limited, cancel := context.WithTimeout(e.ctx, startTimeout)
 	defer cancel()
 	if err := n.Ready(limited); err != nil {
-		return nil, errors.Join(err, n.Stop())
+		steps.Must(errors.Join(err, n.Stop()))
 	}
-	return n, nil
+	return n
 }
 
 // serveNSQD starts the stand-in for nsqd with a directory for its data.
-func serveNSQD(e env, data string, flags ...string) (*nodes.Node, error) {
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		return nil, err
-	}
+func serveNSQD(e env, data string, flags ...string) *nodes.Node {
+	steps.Must(os.MkdirAll(data, 0o755))
 	return serve(e, "nsqd", append([]string{"--tcp-address=" + tcpAddress, "--http-address=" + httpAddress, "--data-path=" + data}, flags...)...)
 }
 
 // standIn links name to the broker in a directory of its own and returns the link.
-func standIn(e env, name string) (string, error) {
+func standIn(e env, name string) string {
 	dir := filepath.Join(e.scratch, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
+	steps.Must(os.MkdirAll(dir, 0o755))
 	link := filepath.Join(dir, name)
-	err := os.Symlink(e.broker, link)
-	if errors.Is(err, os.ErrExist) {
-		err = nil
+	if err := os.Symlink(e.broker, link); !errors.Is(err, os.ErrExist) {
+		steps.Must(err)
 	}
-	return link, err
+	return link
 }
 
 // mustBeFree refuses a port that something else serves: a suite would test that.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	_ "embed"
 
 	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The Python client, from PyPI. The package contains no tests. jobs.py, which is
@@ -30,30 +30,23 @@ var (
 
 // pynsq runs the jobs that need no auth server, then the others with one.
 func pynsq(e env) (string, error) {
-	packages, err := pynsqInstall(e)
-	if err != nil {
-		return "", fmt.Errorf("pynsq cannot be installed: %w", err)
-	}
-	if err := write(e.scratch, map[string]string{"jobs.py": string(pynsqProgram)}); err != nil {
-		return "", err
-	}
-	authority, err := nodes.NewAuthority()
-	if err != nil {
-		return "", err
-	}
-	if err := authority.Issue(nodes.Identity(e.scratch), "127.0.0.1", authority); err != nil {
-		return "", err
-	}
+	packages := pynsqInstall(e)
+	steps.Must(write(e.scratch, map[string]string{"jobs.py": string(pynsqProgram)}))
+	authority := steps.Need(nodes.NewAuthority())
+	steps.Must(authority.Issue(nodes.Identity(e.scratch), "127.0.0.1", authority))
 	secrets := httptest.NewServer(http.HandlerFunc(authorize))
 	defer secrets.Close()
 
 	var all tapCount
-	err = errors.Join(
-		pynsqGroup(e, packages, pynsqRun{group: "open", data: "open"}, &all),
-		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "auth", flags: []string{"--auth-http-address=" + secrets.Listener.Addr().String()}}, &all),
-		pynsqGroup(e, packages, pynsqRun{group: "auth", data: "access", access: true}, &all),
-	)
-	return all.verdict(pynsqJobs, err, func() string { return "" })
+	var errs []error
+	for _, r := range []pynsqRun{
+		{group: "open", data: "open"},
+		{group: "auth", data: "auth", flags: []string{"--auth-http-address=" + secrets.Listener.Addr().String()}},
+		{group: "auth", data: "access", access: true},
+	} {
+		errs = append(errs, steps.Run(func() { pynsqGroup(e, packages, r, &all) }))
+	}
+	return all.verdict(pynsqJobs, errors.Join(errs...), func() string { return "" })
 }
 
 // pynsqRun is a group of jobs, and the broker that they meet.
@@ -64,25 +57,19 @@ type pynsqRun struct {
 }
 
 // pynsqGroup does the jobs of a group with a broker of their own, and counts them.
-func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
+func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) {
 	dir, data := e.scratch, filepath.Join(e.scratch, r.data)
 	identity := nodes.Identity(dir)
 	if r.access {
-		var err error
-		if e, err = withAccess(e, "auth*"); err != nil {
-			return err
-		}
+		e = withAccess(e, "auth*")
 	}
-	s, err := serveNSQD(e, data, append(r.flags,
+	s := serveNSQD(e, data, append(r.flags,
 		"--tls-cert="+identity.File("cert.pem"), "--tls-key="+identity.File("key.pem"))...)
-	if err != nil {
-		return err
-	}
 	args := []string{"-W", "ignore", "jobs.py", r.group, "--tcp", tcpAddress, "--http", httpAddress, "--ca", identity.File("ca.pem")}
 	if r.access {
 		token, err := e.secret()
 		if err != nil {
-			return errors.Join(err, s.Stop())
+			steps.Must(errors.Join(err, s.Stop()))
 		}
 		args = append(args, "--secret", token)
 	}
@@ -92,9 +79,8 @@ func pynsqGroup(e env, packages string, r pynsqRun, all *tapCount) error {
 	runErr := cmd.Run()
 	all.add(out.String())
 	if err := errors.Join(runErr, s.Stop()); err != nil {
-		return fmt.Errorf("jobs %s, %s: %w\n%s\n%s", r.group, r.data, err, tail(out.Bytes()), s.LogEnd())
+		steps.Fail("jobs %s, %s: %w\n%s\n%s", r.group, r.data, err, tail(out.Bytes()), s.LogEnd())
 	}
-	return nil
 }
 
 // authorize is an auth server that knows one secret, for all topics but one.
@@ -108,16 +94,17 @@ func authorize(w http.ResponseWriter, r *http.Request) {
 }
 
 // pynsqInstall returns the directory of the client and its dependencies.
-func pynsqInstall(e env) (string, error) {
-	dir := filepath.Join(e.cache, "packages")
-	p := packages{
-		pins: map[string]string{"requirements.txt": string(pynsqRequirements)},
-		need: needPrograms("Python 3 with pip", "python3"),
-		get: func(e env) error {
-			_, err := fetch(e, e.cache, "python3", "-m", "pip", "install", "--quiet", "--no-input", "--upgrade",
-				"--target", dir, "--require-hashes", "--requirement", "requirements.txt")
-			return err
-		},
-	}
-	return dir, p.install(e)
+func pynsqInstall(e env) (dir string) {
+	dir = filepath.Join(e.cache, "packages")
+	steps.During("pynsq cannot be installed", func() {
+		packages{
+			pins: map[string]string{"requirements.txt": string(pynsqRequirements)},
+			need: needPrograms("Python 3 with pip", "python3"),
+			get: func(e env) {
+				fetch(e, e.cache, "python3", "-m", "pip", "install", "--quiet", "--no-input", "--upgrade",
+					"--target", dir, "--require-hashes", "--requirement", "requirements.txt")
+			},
+		}.install(e)
+	})
+	return dir
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // example is a fenced block of README.md to run, with the expected output, if the document shows
@@ -63,19 +65,13 @@ func examples(markdown string) ([]example, error) {
 // readme runs the examples of README.md in order, with one broker started as in the document, from
 // the root of the repository.
 func readme(e env) (string, error) {
-	text, err := os.ReadFile(filepath.Join(e.root, "README.md"))
-	if err != nil {
-		return "", err
-	}
-	all, err := examples(string(text))
-	if err != nil || len(all) == 0 {
-		return "", fmt.Errorf("no examples to run: %w", err)
+	all := steps.Need(examples(string(steps.Need(os.ReadFile(filepath.Join(e.root, "README.md"))))))
+	if len(all) == 0 {
+		steps.Fail("no examples to run")
 	}
 	count := 0
 	if e.nodes > 1 {
-		if count, err = runAllAlone(e, all); err != nil {
-			return "", err
-		}
+		count = runAllAlone(e, all)
 	}
 	name, dataFlag := "brokerd", "--data-dir"
 	if e.nodes > 1 {
@@ -86,17 +82,17 @@ func readme(e env) (string, error) {
 }
 
 // runAllAlone runs the blocks that start the brokers that they need, and counts them.
-func runAllAlone(e env, all []example) (count int, err error) {
+func runAllAlone(e env, all []example) (count int) {
 	for i, x := range all {
 		if !x.alone {
 			continue
 		}
 		count++
 		if out, err := runAlone(e, i, x); err != nil {
-			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
+			steps.Fail("block %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
 		}
 	}
-	return count, nil
+	return count
 }
 
 // runServed runs the other blocks, if there are any, with one broker under the given name, and counts them.
@@ -104,16 +100,13 @@ func runServed(e env, all []example, name string, args ...string) (count int, er
 	if !slices.ContainsFunc(all, func(x example) bool { return !x.alone }) {
 		return 0, nil
 	}
-	s, err := serve(e, name, args...)
-	if err != nil {
-		return 0, err
-	}
+	s := serve(e, name, args...)
 	for i, x := range all {
 		if x.alone {
 			continue
 		}
 		count++
-		out, err := runExample(e, i, x)
+		out, err := ended(func() (string, error) { return runExample(e, i, x) })
 		if err == nil && x.hasWant && out != x.want {
 			err = errors.New("prints something else")
 		}
@@ -127,17 +120,11 @@ func runServed(e env, all []example, name string, args ...string) (count int, er
 // runAlone runs a shell block that starts brokers, and stops them.
 func runAlone(e env, i int, x example) (string, error) {
 	for _, port := range usualPorts {
-		if err := mustBeFree("127.0.0.1:" + port); err != nil {
-			return "", err
-		}
+		steps.Must(mustBeFree("127.0.0.1:" + port))
 	}
 	dir := filepath.Join(e.scratch, fmt.Sprintf("example%d", i+1))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	if err := os.Symlink(filepath.Join(e.root, "bin"), filepath.Join(dir, "bin")); err != nil {
-		return "", err
-	}
+	steps.Must(os.MkdirAll(dir, 0o755))
+	steps.Must(os.Symlink(filepath.Join(e.root, "bin"), filepath.Join(dir, "bin")))
 	var out bytes.Buffer
 	cmd := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'jobs=$(jobs -p); [[ -z $jobs ]] || kill $jobs; wait' EXIT\n"+x.code)
 	cmd.Env = withPrograms(e)
@@ -151,44 +138,26 @@ var usualPorts = []string{"4150", "4151", "4152", "4161", "4250", "4251", "4252"
 // runExample runs one block and returns its output.
 func runExample(e env, i int, x example) (string, error) {
 	dir := filepath.Join(e.scratch, fmt.Sprintf("example%d", i+1))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
+	steps.Must(os.MkdirAll(dir, 0o755))
 	var out bytes.Buffer
 	cmd := command(e.ctx, cmp.Or(e.work, e.root), &out, "bash", "-euo", "pipefail", "-c", x.code)
 	switch x.lang {
 	case "sh":
 		cmd.Env = withPrograms(e)
 	case "go":
-		files, err := goModule(e, x.code)
-		if err != nil {
-			return "", err
-		}
-		if err := write(dir, files); err != nil {
-			return "", err
-		}
+		steps.Must(write(dir, goModule(e, x.code)))
 		cmd = command(e.ctx, dir, &out, "go", "run", "-mod=mod", ".")
 		cmd.Env = append(os.Environ(), "GOWORK=off")
 	case "js":
 		nsqjsEnv := e
 		nsqjsEnv.cache = filepath.Join(filepath.Dir(e.cache), "nsqjs")
-		lib, err := nsqjsInstall(nsqjsEnv)
-		if err != nil {
-			return "", err
-		}
-		modules := filepath.Join(dir, "node_modules")
-		if err := os.MkdirAll(modules, 0o755); err != nil {
-			return "", err
-		}
-		if err := os.Symlink(lib, filepath.Join(modules, "nsqjs")); err != nil {
-			return "", err
-		}
-		if err := write(dir, map[string]string{"example.js": x.code}); err != nil {
-			return "", err
-		}
+		lib, modules := nsqjsInstall(nsqjsEnv), filepath.Join(dir, "node_modules")
+		steps.Must(os.MkdirAll(modules, 0o755))
+		steps.Must(os.Symlink(lib, filepath.Join(modules, "nsqjs")))
+		steps.Must(write(dir, map[string]string{"example.js": x.code}))
 		cmd = command(e.ctx, dir, &out, "node", "example.js")
 	default:
-		return "", fmt.Errorf("cannot run %q: unknown language", x.lang)
+		steps.Fail("cannot run %q: unknown language", x.lang)
 	}
 	err := cmd.Run()
 	return out.String(), err
@@ -196,21 +165,15 @@ func runExample(e env, i int, x example) (string, error) {
 
 // goModule returns the files of a module whose program is code: it uses the client of this
 // repository, or go-nsq.
-func goModule(e env, code string) (map[string]string, error) {
+func goModule(e env, code string) map[string]string {
 	mod := "module example\n\ngo 1.26.0\n\n"
 	if !strings.Contains(code, ownModule) {
-		return map[string]string{"main.go": code, "go.mod": mod + "require " + strings.Replace(goNSQModule, "@", " ", 1) + "\n"}, nil
+		return map[string]string{"main.go": code, "go.mod": mod + "require " + strings.Replace(goNSQModule, "@", " ", 1) + "\n"}
 	}
-	root, err := filepath.Abs(e.root)
-	if err != nil {
-		return nil, err
-	}
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		return nil, err
-	}
+	root := steps.Need(filepath.Abs(e.root))
+	sums := steps.Need(os.ReadFile(filepath.Join(root, "go.sum")))
 	mod += "require " + ownModule + " v0.0.0\n\nreplace " + ownModule + " => " + root + "\n"
-	return map[string]string{"main.go": code, "go.mod": mod, "go.sum": string(sums)}, nil
+	return map[string]string{"main.go": code, "go.mod": mod, "go.sum": string(sums)}
 }
 
 // ownModule is the module of this repository.

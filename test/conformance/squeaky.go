@@ -11,6 +11,8 @@ import (
 	"time"
 
 	_ "embed"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // The test suite of another JavaScript client, from its npm package.
@@ -61,17 +63,9 @@ var (
 
 // squeaky runs the package's tests, one file after the other, against nsqd's usual ports.
 func squeaky(e env) (string, error) {
-	dir, err := squeakyInstall(e)
-	if err != nil {
-		return "", fmt.Errorf("squeaky cannot be installed: %w", err)
-	}
-	if err := write(e.scratch, map[string]string{squeakyPreload: string(squeakyEnds)}); err != nil {
-		return "", err
-	}
-	s, err := serveNSQD(e, filepath.Join(e.scratch, "data"))
-	if err != nil {
-		return "", err
-	}
+	dir := squeakyInstall(e)
+	steps.Must(write(e.scratch, map[string]string{squeakyPreload: string(squeakyEnds)}))
+	s := serveNSQD(e, filepath.Join(e.scratch, "data"))
 	files, err := filepath.Glob(filepath.Join(dir, "test", "*-test.js"))
 	var all tapCount
 	for _, file := range files {
@@ -115,13 +109,15 @@ func squeakyFile(e env, dir, file, broker string) (c tapCount, err error) {
 }
 
 // squeakyInstall returns the directory of the package.
-func squeakyInstall(e env) (string, error) {
-	p := packages{
-		pins: map[string]string{"package.json": string(squeakyPackage), "package-lock.json": string(squeakyLock)},
-		need: needNode,
-		get:  func(e env) error { return npmInstall(e, e.cache) },
-	}
-	return filepath.Join(e.cache, "node_modules", "squeaky"), p.install(e)
+func squeakyInstall(e env) (dir string) {
+	steps.During("squeaky cannot be installed", func() {
+		packages{
+			pins: map[string]string{"package.json": string(squeakyPackage), "package-lock.json": string(squeakyLock)},
+			need: needNode,
+			get:  func(e env) { npmInstall(e, e.cache) },
+		}.install(e)
+	})
+	return filepath.Join(e.cache, "node_modules", "squeaky")
 }
 
 // tapCount is the result of tests in the Test Anything Protocol.
