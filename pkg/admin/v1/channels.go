@@ -27,13 +27,13 @@ func (v channelsAPI) route(t *API) {
 	t.handle("POST /v1/topics/{topic}/channels", v.topics.of(v.create))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.of(v.describe))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}/explain", v.of(v.explain))
-	t.handle("PATCH /v1/topics/{topic}/channels/{channel}", v.of(v.alter))
+	t.handle("PATCH /v1/topics/{topic}/channels/{channel}", v.of(withFor(readJSON, v.alter)))
 	t.handleTry("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
 	t.handleTry("DELETE /v1/channels", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
 	t.handleTry("POST /v1/topics/{topic}/channels/{channel}/empty", v.of(v.empty))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.of(v.seek))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.of(withFor(readJSON, v.seek)))
 }
 
 // exists reports whether a channel exists: in the metadata, or ephemeral on any node.
@@ -74,6 +74,13 @@ func (v channelsAPI) of(do func(r *http.Request, t *meta.Topic, channel string) 
 			return answer{}, err
 		}
 		return do(r, t, channel)
+	}
+}
+
+// withFor is with for an endpoint that is about a channel.
+func withFor[T any](read func(*http.Request, any) error, do func(*http.Request, *meta.Topic, string, T) (answer, error)) func(*http.Request, *meta.Topic, string) (answer, error) {
+	return func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+		return with(read, func(r *http.Request, req T) (answer, error) { return do(r, t, channel, req) })(r)
 	}
 }
 
@@ -198,11 +205,7 @@ func (v channelsAPI) pause(paused bool) func(*http.Request) (answer, error) {
 	})
 }
 
-func (v channelsAPI) seek(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	var req api.Seek
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) seek(r *http.Request, t *meta.Topic, channel string, req api.Seek) (answer, error) {
 	to, err := seekTo(req)
 	if err != nil {
 		return answer{}, err
@@ -252,34 +255,24 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 
 // info describes a channel with its current counts. Without a leader there are none.
 func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
+	c, stored := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}, t.Channels[name]
+	if stored != nil {
+		c.Paused, c.Order = stored.Paused, stored.Order
+	}
 	var missing []string
 	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, name, true) {
 		missing = ts.MissingNodes
-		for _, c := range ts.Channels {
-			if c.Name == name {
-				out := apiChannel(t.Name, c)
-				out.MissingNodes = missing
-				v.configured(&out, t)
-				return out
-			}
+		if i := slices.IndexFunc(ts.Channels, func(c stats.Channel) bool { return c.Name == name }); i >= 0 {
+			c = ts.Channels[i]
+			break
 		}
 	}
-	c := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
-	if mc, ok := t.Channels[name]; ok {
-		c.Paused, c.Order = mc.Paused, mc.Order
-	}
 	out := apiChannel(t.Name, c)
-	out.MissingNodes = missing
-	v.configured(&out, t)
-	return out
-}
-
-// configured adds the settings of a channel in the metadata.
-func (v channelsAPI) configured(out *api.Channel, t *meta.Topic) {
-	out.Policy = apiPolicy(t, out.Name, v.policies.ChannelDefaults())
-	if c := t.Channels[out.Name]; c != nil {
-		out.Filter = c.Filter
+	out.MissingNodes, out.Policy = missing, apiPolicy(t, name, v.policies.ChannelDefaults())
+	if stored != nil {
+		out.Filter = stored.Filter
 	}
+	return out
 }
 
 func apiChannel(topic string, c stats.Channel) api.Channel {

@@ -96,11 +96,7 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 
 // redriveOrPurge brings dead letters back, or purges them.
 func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Topic, string) (answer, error) {
-	return func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-		var req api.DeadLetterAction
-		if err := readJSON(r, &req); err != nil {
-			return answer{}, err
-		}
+	return withFor(readJSON, func(r *http.Request, t *meta.Topic, channel string, req api.DeadLetterAction) (answer, error) {
 		if req.Max < 1 || req.Max > deadletter.MaxBatch {
 			return answer{}, api.Errorf(failure.Invalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxBatch)
 		}
@@ -113,5 +109,5 @@ func (v deadLettersAPI) redriveOrPurge(purge bool) func(*http.Request, *meta.Top
 			return answer{}, err
 		}
 		return success(api.DeadLetterResult{Topic: t.Name, Channel: channel, Count: s.Letters, More: s.More, Skipped: s.Skipped, DryRun: req.DryRun})
-	}
+	})
 }

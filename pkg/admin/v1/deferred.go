@@ -93,11 +93,7 @@ func deferredPlace(text string) (*deferral.Place, error) {
 
 // reschedule cancels or advances deferred messages.
 func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Request, *meta.Topic, string) (answer, error) {
-	return func(r *http.Request, t *meta.Topic, name string) (answer, error) {
-		var req api.Reschedule
-		if err := readJSON(r, &req); err != nil {
-			return answer{}, err
-		}
+	return withFor(readJSON, func(r *http.Request, t *meta.Topic, name string, req api.Reschedule) (answer, error) {
 		web.ActOf(r.Context()).DryRun = req.DryRun
 		change := deferral.Change{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
 		windowed := req.Since != nil || req.Until != nil
@@ -140,5 +136,5 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 			}
 		}
 		return success(out)
-	}
+	})
 }

@@ -18,7 +18,7 @@ type historyAPI struct{ channels channelsAPI }
 
 func (v historyAPI) route(t *API) {
 	t.handle("GET /v1/topics/{topic}/channels/{channel}/seek", v.channels.of(v.plan))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/skip", v.channels.of(v.skip))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/skip", v.channels.of(withFor(readJSON, v.skip)))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}/history", v.channels.topics.of(v.history))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/undo", v.channels.of(v.undo))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/restore", v.channels.topics.of(v.restore))
@@ -63,11 +63,7 @@ func seekOf(r *http.Request) (req api.Seek, err error) {
 }
 
 // skip skips the unfinished messages of a channel in a partition.
-func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	var req api.Skip
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string, req api.Skip) (answer, error) {
 	if req.To > uint64(seq.MaxOffset) {
 		return answer{}, api.Errorf(failure.Invalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
 	}

@@ -147,11 +147,7 @@ func apiChoice(p policy.Policy) *api.PolicyPatch {
 }
 
 // alter changes a channel.
-func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	var req api.AlterChannel
-	if err := readJSON(r, &req); err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string, req api.AlterChannel) (answer, error) {
 	web.ActOf(r.Context()).DryRun = req.DryRun
 	order, err := orderIn(req)
 	if err == nil && order != nil {
