@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/limits"
@@ -182,7 +183,7 @@ func run(workload string, args []string, rec *record) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", fs.Args())
 	}
-	var f func(context.Context, broker.Driver, load.Options) (*load.Result, error)
+	var f func(context.Context, broker.Driver, load.Options, *load.Result)
 	switch workload {
 	case "limits":
 		var err error
@@ -219,6 +220,6 @@ func run(workload string, args []string, rec *record) error {
 	}
 	defer d.Close()
 	rec.Driver = s.driver
-	rec.Result, err = f(ctx, d, s.load)
-	return err
+	rec.Result = new(load.Result)
+	return steps.Run(func() { f(ctx, d, s.load, rec.Result) })
 }

@@ -3,52 +3,38 @@ package load
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
 // Backlog fills the topic, then measures -drainers consumers emptying it.
-func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
-	r := &Result{Workload: "backlog", Size: o.Size, Batch: o.Batch, Window: o.Window}
+func Backlog(ctx context.Context, d broker.Driver, o Options, r *Result) {
+	*r = Result{Workload: "backlog", Size: o.Size, Batch: o.Batch, Window: o.Window}
 	o.Group = true
 	o.Messages = o.Messages / o.Batch * o.Batch
-	err := withTopic(ctx, d, &o, func() error {
-		if err := fill(ctx, d, &o, r, func(p *producer) { p.runAsync(nil, o.Window, o.Batch, o.Messages) }); err != nil {
-			return err
-		}
+	withTopic(ctx, d, &o, func() {
+		fill(ctx, d, &o, r, func(p *producer) { p.runAsync(nil, o.Window, o.Batch, o.Messages) })
 		time.Sleep(o.Settle)
-
-		c, err := together(ctx, d, o)
-		if err != nil {
-			return err
-		}
-		return drain(ctx, d, o, c, r, func(body.Header) {})
+		drain(ctx, d, o, steps.Need(together(ctx, d, o)), r, func(body.Header) {})
 	})
-	return r, err
 }
 
 // fill publishes all messages, with one producer, and expects that they are acknowledged.
-func fill(ctx context.Context, d broker.Driver, o *Options, r *Result, publish func(*producer)) error {
-	p, err := newProducer(ctx, d, o, 0, new(atomic.Bool))
-	if err != nil {
-		return err
-	}
+func fill(ctx context.Context, d broker.Driver, o *Options, r *Result, publish func(*producer)) {
+	p := newProducer(ctx, d, o, 0, new(atomic.Bool))
 	t := clock()
 	publish(p)
 	r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
 	p.pub.Close()
-	if err := p.failed(); err != nil {
-		return err
-	}
+	steps.Must(p.failed())
 	if r.Published = p.acked.Load(); r.Published != int64(o.Messages) {
-		return fmt.Errorf("%d of %d acknowledged", r.Published, o.Messages)
+		steps.Fail("%d of %d acknowledged", r.Published, o.Messages)
 	}
-	return nil
 }
 
 // several are consumers that consume one backlog together.

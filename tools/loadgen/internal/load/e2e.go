@@ -2,45 +2,35 @@ package load
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
 
 // EndToEnd measures one producer and one consumer at work together.
-func EndToEnd(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
-	r := &Result{Workload: "e2e", Size: o.Size, Producers: 1, Rate: o.Rate, Batch: 1, Window: o.Window}
+func EndToEnd(ctx context.Context, d broker.Driver, o Options, r *Result) {
+	*r = Result{Workload: "e2e", Size: o.Size, Producers: 1, Rate: o.Rate, Batch: 1, Window: o.Window}
 	if o.Rate == 0 {
 		r.Batch = o.Batch
 	} else {
 		r.Window = o.Window * o.Batch
 	}
 	o.Group = true
-	err := withTopic(ctx, d, &o, func() error {
+	withTopic(ctx, d, &o, func() {
 		x := newExchange(o)
-		var err error
-		if x.producer, err = newProducer(ctx, d, &o, 0, &x.on); err != nil {
-			return err
-		}
+		x.producer = newProducer(ctx, d, &o, 0, &x.on)
 		defer x.producer.pub.Close()
-		c, err := d.Consumer(ctx, o.Topic)
-		if err != nil {
-			return err
-		}
+		c := steps.Need(d.Consumer(ctx, o.Topic))
 		defer c.Close()
-		if err := x.run(ctx, c, r); err != nil {
-			return err
-		}
+		x.run(ctx, c, r)
 		c.Close()
 		r.Unacked = backlogAfter(ctx, d, o.Topic)
-		return nil
 	})
-	return r, err
 }
 
 // exchange is one producer and one consumer, and what passes between them.
@@ -81,7 +71,7 @@ const (
 
 // run lets both work for the warm-up and the measured interval, waits for what
 // is in progress, and fills in r.
-func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) error {
+func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	consumed := make(chan error, 1)
@@ -97,14 +87,10 @@ func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) error 
 		}
 		x.producer.runRoom(stop, x.o.Window, x.o.Batch, x.room)
 	}()
-	if err := x.measure(r); err != nil {
-		return err
-	}
+	x.measure(r)
 	close(stop)
 	<-produced
-	if err := x.producer.failed(); err != nil {
-		return err
-	}
+	steps.Must(x.producer.failed())
 	r.Published = x.producer.acked.Load()
 	x.last.Store(r.Published)
 	if x.received.Load() >= r.Published {
@@ -117,13 +103,10 @@ func (x *exchange) run(ctx context.Context, c broker.Consumer, r *Result) error 
 		cancel()
 		err = <-consumed
 	}
-	if err != nil {
-		return err
-	}
+	steps.Must(err)
 	r.Ack, r.EndToEnd, r.FromSched = latency(x.producer.hist), latency(x.e2e), latency(x.sched)
 	r.Received, r.Dups, r.Reordered = x.seen.Unique, x.seen.Dups, x.seen.Order
 	r.Lost = r.Published - x.seen.Unique
-	return nil
 }
 
 // receive receives one message. done is called when it was the last.
@@ -153,20 +136,17 @@ func (x *exchange) receive(b []byte, done func()) error {
 }
 
 // measure waits out the warm-up and measures the interval after it.
-func (x *exchange) measure(r *Result) error {
+func (x *exchange) measure(r *Result) {
 	time.Sleep(x.o.Warmup + leadTime)
-	m, err := startMeters(x.o.Pids)
-	if err != nil {
-		return err
-	}
+	m := startMeters(x.o.Pids)
 	x.on.Store(true)
 	t0, n0 := clock(), x.received.Load()
 	time.Sleep(x.o.Duration)
 	t1, n1 := clock(), x.received.Load()
 	x.on.Store(false)
 	if n1 == n0 {
-		return errors.New("nothing was received")
+		steps.Fail("nothing was received")
 	}
 	r.rate(n1-n0, t1-t0)
-	return m.stop(r, n1-n0)
+	steps.Must(m.stop(r, n1-n0))
 }

@@ -1,5 +1,5 @@
-// Package load holds the workloads. Each counts only what the broker has
-// acknowledged, checks every body it gets back, and returns one Result.
+// Package load holds the workloads. Each is a list of steps, counts only what the broker has
+// acknowledged, checks every body it gets back, and fills in one Result.
 package load
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/proc"
 )
@@ -123,12 +124,8 @@ func latency(h *hdr.Histogram) *Latency {
 // meters measures the broker and this process together.
 type meters struct{ server, client *proc.Meter }
 
-func startMeters(pids []int) (m meters, err error) {
-	if m.server, err = proc.Start(pids); err != nil {
-		return m, err
-	}
-	m.client, err = proc.Start([]int{os.Getpid()})
-	return m, err
+func startMeters(pids []int) meters {
+	return meters{steps.Need(proc.Start(pids)), steps.Need(proc.Start([]int{os.Getpid()}))}
 }
 
 func (m meters) stop(r *Result, messages int64) error {
@@ -148,19 +145,18 @@ func (m meters) stop(r *Result, messages int64) error {
 	return nil
 }
 
-// withTopic creates the topic, runs f, and deletes the topic.
-func withTopic(ctx context.Context, d broker.Driver, o *Options, f func() error) (err error) {
+// withTopic creates the topic, runs a list of steps, and deletes the topic.
+func withTopic(ctx context.Context, d broker.Driver, o *Options, list func()) {
 	if err := d.Create(ctx, o.Topic, o.Group); err != nil {
-		return fmt.Errorf("create %s: %w", o.Topic, err)
+		steps.Fail("create %s: %w", o.Topic, err)
 	}
+	failed := steps.Run(list)
 	if !o.Keep {
-		defer func() {
-			if e := d.Delete(context.WithoutCancel(ctx), o.Topic); err == nil && e != nil {
-				err = fmt.Errorf("delete %s: %w", o.Topic, e)
-			}
-		}()
+		if err := d.Delete(context.WithoutCancel(ctx), o.Topic); err != nil && failed == nil {
+			failed = fmt.Errorf("delete %s: %w", o.Topic, err)
+		}
 	}
-	return f()
+	steps.Must(failed)
 }
 
 func (r *Result) rate(n, ns int64) {

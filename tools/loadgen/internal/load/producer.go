@@ -9,6 +9,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
@@ -138,12 +139,8 @@ func (p *producer) runAsync(stop <-chan struct{}, window, batch, n int) {
 	p.collect(free)
 }
 
-func newProducer(ctx context.Context, d broker.Driver, o *Options, id int, on *atomic.Bool) (*producer, error) {
-	pub, err := d.Publisher(ctx, o.Topic)
-	if err != nil {
-		return nil, err
-	}
-	return &producer{id: uint32(id), size: o.Size, pub: pub, on: on, hist: newHist()}, nil
+func newProducer(ctx context.Context, d broker.Driver, o *Options, id int, on *atomic.Bool) *producer {
+	return &producer{id: uint32(id), size: o.Size, pub: steps.Need(d.Publisher(ctx, o.Topic)), on: on, hist: newHist()}
 }
 
 // runPaced sends single messages at their due times without waiting for

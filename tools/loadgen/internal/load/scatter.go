@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 )
@@ -22,32 +24,23 @@ type deferrer interface {
 // Deferred publishes messages that are due at random moments of an interval, and
 // measures how late one consumer gets them. Each body carries the moment at which it
 // is due where others carry the one at which it was sent.
-func Deferred(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
-	r := &Result{Workload: "deferred", Size: o.Size, Window: o.Window * o.Batch}
+func Deferred(ctx context.Context, d broker.Driver, o Options, r *Result) {
+	*r = Result{Workload: "deferred", Size: o.Size, Window: o.Window * o.Batch}
 	o.Group = true
-	err := withTopic(ctx, d, &o, func() error {
+	withTopic(ctx, d, &o, func() {
 		start := clock() + int64(o.Lead)
-		if err := fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, start) }); err != nil {
-			return err
-		}
+		fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, start) })
 		rest := time.Duration(start - clock())
 		if rest < 0 {
-			return fmt.Errorf("publishing took %v longer than -lead", -rest)
+			steps.Fail("publishing took %v longer than -lead", -rest)
 		}
-		if err := o.full(); err != nil {
-			return err
-		}
-		c, err := d.Consumer(ctx, o.Topic)
-		if err != nil {
-			return err
-		}
+		o.full()
+		c := steps.Need(d.Consumer(ctx, o.Topic))
 		time.Sleep(time.Duration(start - clock()))
 		late := newHist()
-		err = drain(ctx, d, o, c, r, func(h body.Header) { record(late, clock()-h.SentNs) })
-		r.Late = latency(late)
-		return err
+		defer func() { r.Late = latency(late) }()
+		drain(ctx, d, o, c, r, func(h body.Header) { record(late, clock()-h.SentNs) })
 	})
-	return r, err
 }
 
 // runDeferred publishes the messages, each to be due in the interval that begins at
@@ -80,41 +73,28 @@ func (p *producer) runDeferred(o Options, start int64) {
 // Scrambled publishes messages that become due at random moments, so that they are consumed in
 // another order than the log's, and has many consumers hold all of them in flight. Then it
 // disconnects these, and measures one consumer that consumes all messages.
-func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
-	r := &Result{Workload: "scrambled", Size: o.Size, Window: o.Window * o.Batch}
+func Scrambled(ctx context.Context, d broker.Driver, o Options, r *Result) {
+	*r = Result{Workload: "scrambled", Size: o.Size, Window: o.Window * o.Batch}
 	o.Group = true
-	err := withTopic(ctx, d, &o, func() error {
-		err := hold(ctx, d, o, func() error {
-			return fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, clock()+int64(o.Lead)) })
+	withTopic(ctx, d, &o, func() {
+		hold(ctx, d, o, func() {
+			fill(ctx, d, &o, r, func(p *producer) { p.runDeferred(o, clock()+int64(o.Lead)) })
 		})
-		if err != nil {
-			return err
-		}
 		time.Sleep(o.Settle)
-		if err := o.full(); err != nil {
-			return err
-		}
-		c, err := d.Consumer(ctx, o.Topic)
-		if err != nil {
-			return err
-		}
-		return drain(ctx, d, o, c, r, func(body.Header) {})
+		o.full()
+		drain(ctx, d, o, steps.Need(d.Consumer(ctx, o.Topic)), r, func(body.Header) {})
 	})
-	return r, err
 }
 
 // hold makes -consumers receive all the messages that fill publishes, and answer none.
-func hold(ctx context.Context, d broker.Driver, o Options, fill func() error) error {
+func hold(ctx context.Context, d broker.Driver, o Options, fill func()) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	var got atomic.Int64
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	for range o.Consumers {
-		c, err := d.Consumer(ctx, o.Topic)
-		if err != nil {
-			return err
-		}
+		c := steps.Need(d.Consumer(ctx, o.Topic))
 		wg.Go(func() {
 			defer c.Close()
 			_ = c.Run(ctx, func([]byte) error {
@@ -125,38 +105,31 @@ func hold(ctx context.Context, d broker.Driver, o Options, fill func() error) er
 			})
 		})
 	}
-	if err := fill(); err != nil {
-		return err
-	}
+	fill()
 	wg.Wait()
 	if n := got.Load(); n < int64(o.Messages) {
-		return fmt.Errorf("%d of %d messages in flight: -consumers times the RDY count must be more", n, o.Messages)
+		steps.Fail("%d of %d messages in flight: -consumers times the RDY count must be more", n, o.Messages)
 	}
-	return nil
 }
 
 // full calls the caller's function when all messages are stored.
-func (o *Options) full() error {
-	if o.Full == nil {
-		return nil
+func (o *Options) full() {
+	if o.Full != nil {
+		steps.Must(o.Full())
 	}
-	return o.Full()
 }
 
 // drain measures a consumer that receives all the messages.
-func drain(ctx context.Context, d broker.Driver, o Options, c broker.Consumer, r *Result, each func(body.Header)) error {
+func drain(ctx context.Context, d broker.Driver, o Options, c broker.Consumer, r *Result, each func(body.Header)) {
 	n := o.Messages
-	m, err := startMeters(o.Pids)
-	if err != nil {
-		return err
-	}
+	m := startMeters(o.Pids)
 	var seen body.Seen
 	seen.Add(uint64(n - 1)) // makes room
 	seen = body.Seen{}
 	t0, t1 := clock(), int64(0)
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	err = c.Run(limited, func(b []byte) error {
+	err := c.Run(limited, func(b []byte) error {
 		h, err := body.Check(b, o.Size)
 		if err != nil {
 			return err
@@ -174,9 +147,7 @@ func drain(ctx context.Context, d broker.Driver, o Options, c broker.Consumer, r
 		}
 		return nil
 	})
-	if e := m.stop(r, seen.Unique); err == nil {
-		err = e
-	}
+	err = cmp.Or(err, m.stop(r, seen.Unique))
 	c.Close()
 	if t1 == 0 {
 		t1 = clock() // ran out of time: the rate is that of the consumed messages
@@ -184,8 +155,6 @@ func drain(ctx context.Context, d broker.Driver, o Options, c broker.Consumer, r
 	r.rate(seen.Unique, t1-t0)
 	r.Received, r.Dups, r.Reordered = seen.Unique, seen.Dups, seen.Order
 	r.Lost = int64(n) - seen.Unique
-	if err == nil {
-		r.Unacked = backlogAfter(ctx, d, o.Topic)
-	}
-	return err
+	steps.Must(err)
+	r.Unacked = backlogAfter(ctx, d, o.Topic)
 }

@@ -1,32 +1,29 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
 	"github.com/brokerd/brokerd/tools/loadgen/internal/proc"
 )
 
 // Topics makes many topics, each with its group, and measures the broker idle
 // before and after.
-func Topics(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
-	r := &Result{Workload: "topics"}
-	idle := func() (rss, cpu float64, err error) {
-		m, err := proc.Start(o.Pids)
-		if err != nil {
-			return 0, 0, err
-		}
+func Topics(ctx context.Context, d broker.Driver, o Options, r *Result) {
+	*r = Result{Workload: "topics"}
+	idle := func() (rss, cpu float64) {
+		m := steps.Need(proc.Start(o.Pids))
 		t := clock()
 		time.Sleep(o.Duration)
 		u, _, err := m.Stop()
-		return u.RSSEndMB, u.CPUSec / (float64(clock()-t) / 1e9), err
+		steps.Must(err)
+		return u.RSSEndMB, u.CPUSec / (float64(clock()-t) / 1e9)
 	}
-	var err error
-	if r.RSSBeforeMB, r.IdleBeforeCPU, err = idle(); err != nil {
-		return nil, err
-	}
+	r.RSSBeforeMB, r.IdleBeforeCPU = idle()
 	name := func(i int) string { return fmt.Sprintf("%s_%d", o.Topic, i) }
 	each := func(f func(string) error) error {
 		return broker.Each(o.Topics, o.Concurrency, func(i int) error {
@@ -36,26 +33,15 @@ func Topics(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 			return nil
 		})
 	}
-	m, err := startMeters(o.Pids)
-	if err != nil {
-		return nil, err
-	}
+	m := startMeters(o.Pids)
 	t := clock()
-	err = each(func(n string) error { return d.Create(ctx, n, true) })
+	err := each(func(n string) error { return d.Create(ctx, n, true) })
 	ns := clock() - t
-	if e := m.stop(r, int64(o.Topics)); err == nil {
-		err = e
-	}
-	if err != nil {
-		return nil, err
-	}
+	steps.Must(cmp.Or(err, m.stop(r, int64(o.Topics))))
 	r.rate(int64(o.Topics), ns)
 	time.Sleep(o.Settle)
-	if r.RSSAfterMB, r.IdleCPUSec, err = idle(); err != nil {
-		return nil, err
-	}
+	r.RSSAfterMB, r.IdleCPUSec = idle()
 	if !o.Keep {
-		err = each(func(n string) error { return d.Delete(ctx, n) })
+		steps.Must(each(func(n string) error { return d.Delete(ctx, n) }))
 	}
-	return r, err
 }
