@@ -67,26 +67,24 @@ func newAuditCommand(g *globals) *cobra.Command {
 		Short: "Show operators' changes: who, when, what and why",
 		Long:  helpOf("audit-log"),
 		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := o.request(g.env.now())
+			if err != nil {
+				return err
+			}
+			ask := func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) }
+			return answer(cmd, g, ask, func(log *api.AuditLog) output.View {
+				t := output.NewTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
+				return output.List(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
+					who := strings.TrimSpace(a.Identity + " " + a.Actor)
+					return []any{output.Time(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
+				}, o.mayHaveMore(len(log.Acts)))
+			})
+		},
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.actor, "actor", "", "only entries whose address or identity contains `ACTOR`")
 	return newGroup("audit", "Show what operators did", cmd)
-}
-
-func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
-	req, err := o.request(g.env.now())
-	if err != nil {
-		return err
-	}
-	ask := func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) }
-	return answer(cmd, g, ask, func(log *api.AuditLog) output.View {
-		t := output.NewTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
-		return output.List(log, log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }, t, func(a api.Act) []any {
-			who := strings.TrimSpace(a.Identity + " " + a.Actor)
-			return []any{output.Time(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent}
-		}, o.mayHaveMore(len(log.Acts)))
-	})
 }
 
 func newEventsCommand(g *globals) *cobra.Command {

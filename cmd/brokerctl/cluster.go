@@ -64,29 +64,27 @@ func newClusterHealthCommand(g *globals) *cobra.Command {
 		Long: `Show whether the cluster is healthy, and why not. The exit code is 0 if it is healthy, 11 if it is
 degraded (it serves, with reduced redundancy), 10 if it is unhealthy, and 6 if no node responds.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return showHealth(cmd, g) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := query(cmd.Context(), g, g.client.Health)
+			if err != nil {
+				return err
+			}
+			var c *api.Cluster
+			if g.format == output.FormatTable || g.format == output.FormatWide {
+				c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // optional detail
+			}
+			word, exit := judge(h)
+			err = g.show(cmd, output.View{
+				Object: h,
+				Names:  []string{strings.ToLower(word)},
+				Text:   func(p *output.Page) { healthText(p, word, h, c) },
+			})
+			if err == nil && exit != exitOK {
+				return verdict(exit)
+			}
+			return err
+		},
 	}
-}
-
-func showHealth(cmd *cobra.Command, g *globals) error {
-	h, err := query(cmd.Context(), g, g.client.Health)
-	if err != nil {
-		return err
-	}
-	var c *api.Cluster
-	if g.format == output.FormatTable || g.format == output.FormatWide {
-		c, _ = query(cmd.Context(), g, func(ctx context.Context) (*api.Cluster, error) { return g.client.Cluster(ctx) }) // optional detail
-	}
-	word, exit := judge(h)
-	err = g.show(cmd, output.View{
-		Object: h,
-		Names:  []string{strings.ToLower(word)},
-		Text:   func(p *output.Page) { healthText(p, word, h, c) },
-	})
-	if err == nil && exit != exitOK {
-		return verdict(exit)
-	}
-	return err
 }
 
 // judge returns the name of a health and its exit code.
@@ -204,17 +202,15 @@ Afterwards, a node with the previous release refuses to start, with exit code 78
 The command is refused while a node runs, or last ran, a release that does not support the level, and names
 that node.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return finalizeUpgrade(cmd, g, req) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ask := func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) }
+			return answer(cmd, g, ask, func(u *api.Upgrade) output.View {
+				return output.View{Object: u, Names: []string{fmt.Sprint(u.Level)}, Text: func(p *output.Page) { upgradeText(p, u, req.DryRun) }}
+			})
+		},
 	}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would happen, change nothing")
 	return cmd
-}
-
-func finalizeUpgrade(cmd *cobra.Command, g *globals, req api.FinalizeUpgrade) error {
-	ask := func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) }
-	return answer(cmd, g, ask, func(u *api.Upgrade) output.View {
-		return output.View{Object: u, Names: []string{fmt.Sprint(u.Level)}, Text: func(p *output.Page) { upgradeText(p, u, req.DryRun) }}
-	})
 }
 
 func upgradeText(p *output.Page, u *api.Upgrade, dry bool) {

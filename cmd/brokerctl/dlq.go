@@ -28,26 +28,22 @@ of dead letters that wait in it. A dead-letter topic that several channels share
 filter, only the channel's dead letters that it chooses are counted. DEAD-LETTERED and DROPPED count since the
 current leaders of the partitions took over.`,
 	}, func(cmd *cobra.Command, at target) error {
-		return listDeadLetters(cmd, g, at.topic, at.channel, filter)
+		ask := func(ctx context.Context) ([]api.DeadLetters, error) {
+			return api.DeadLettersOf(g.client).List(ctx, at.topic, at.channel, filter)
+		}
+		return answer(cmd, g, ask, func(all []api.DeadLetters) output.View {
+			name := func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }
+			t := output.NewTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
+			return output.List(api.DeadLetterList{Channels: all}, all, name, t, func(l api.DeadLetters) []any {
+				return []any{
+					name(l), numberOr(l.MaxAttempts, ""), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
+					count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic,
+				}
+			})
+		})
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	return cmd
-}
-
-func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter string) error {
-	ask := func(ctx context.Context) ([]api.DeadLetters, error) {
-		return api.DeadLettersOf(g.client).List(ctx, topic, channel, filter)
-	}
-	return answer(cmd, g, ask, func(all []api.DeadLetters) output.View {
-		name := func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }
-		t := output.NewTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "ON EXPIRED", "WAITING", "EXHAUSTED", "EXPIRED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
-		return output.List(api.DeadLetterList{Channels: all}, all, name, t, func(l api.DeadLetters) []any {
-			return []any{
-				name(l), numberOr(l.MaxAttempts, ""), l.OnExhausted, cmp.Or(l.OnExpired, "-"), count(l.Waiting), count(l.Exhausted), count(l.Expired),
-				count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic,
-			}
-		})
-	})
 }
 
 func newDLQPeekCommand(g *globals) *cobra.Command {
@@ -60,26 +56,22 @@ func newDLQPeekCommand(g *globals) *cobra.Command {
 		if n < 1 {
 			return usageError("-n must be above 0")
 		}
-		return peekDeadLetters(cmd, g, at, n, filter)
+		ask := func(ctx context.Context) ([]api.DeadLetter, error) {
+			return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n, filter)
+		}
+		return answer(cmd, g, ask, func(letters []api.DeadLetter) output.View {
+			t := output.NewTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
+			return output.List(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
+				return []any{
+					place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), output.Time(l.Timestamp), l.Origin.Attempts,
+					l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, g.bodyCell(l.Body),
+				}
+			})
+		})
 	})
 	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().IntVarP(&n, "n", "n", 10, "number of dead letters")
 	return cmd
-}
-
-func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter string) error {
-	ask := func(ctx context.Context) ([]api.DeadLetter, error) {
-		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n, filter)
-	}
-	return answer(cmd, g, ask, func(letters []api.DeadLetter) output.View {
-		t := output.NewTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
-		return output.List(api.DeadLetterMessages{Messages: letters}, letters, func(l api.DeadLetter) string { return l.ID }, t, func(l api.DeadLetter) []any {
-			return []any{
-				place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), output.Time(l.Timestamp), l.Origin.Attempts,
-				l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, g.bodyCell(l.Body),
-			}
-		})
-	})
 }
 
 // lettersAtOnce is how many dead letters one request redrives or purges.

@@ -223,20 +223,18 @@ topic. Nothing is consumed and no attempt is counted.`,
 		Example: `  brokerctl message get 2b839aa76e4d64b7
   brokerctl message get 0/1200 --topic orders -o json`,
 		Args: exactArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error { return getMessage(cmd, g, o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := o.find(cmd.Context(), g, args[0])
+			if err != nil {
+				return err
+			}
+			return answer(cmd, g, func(ctx context.Context) (*api.MessageDetail, error) {
+				return g.client.Insights.Message(ctx, o.topic, id, o.channel)
+			}, messageView)
+		},
 	}
 	o.addFlags(cmd, "only the state in this `CHANNEL`")
 	return cmd
-}
-
-func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error {
-	id, err := o.find(cmd.Context(), g, text)
-	if err != nil {
-		return err
-	}
-	return answer(cmd, g, func(ctx context.Context) (*api.MessageDetail, error) {
-		return g.client.Insights.Message(ctx, o.topic, id, o.channel)
-	}, messageView)
 }
 
 func messageView(m *api.MessageDetail) output.View {

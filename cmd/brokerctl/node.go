@@ -202,47 +202,42 @@ func completeNodes(g *globals) completer {
 	}
 }
 
-type nodeDrainOptions struct {
-	req  api.DrainNode
-	wait bool
-}
-
 func newNodeDrainCommand(g *globals) *cobra.Command {
-	var o nodeDrainOptions
+	var req api.DrainNode
+	var wait bool
 	cmd := &cobra.Command{
 		Use:     "drain NODE",
 		Short:   "Move all leaderships off a node before stopping it",
 		Long:    helpOf("node-drain"),
 		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
-		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DrainNode(ctx, id, req) })
+			if err != nil {
+				return err
+			}
+			if wait {
+				if n, err = waitFor(cmd, g, nodeOf(g, id), drained); err != nil {
+					return err
+				}
+			}
+			v := nodeSummary(n)
+			if req.DryRun {
+				v.Text = func(p *output.Page) {
+					p.Line("dry run: draining %s transfers %s to other nodes", id, plural(n.Leaders, "leadership"))
+				}
+			}
+			return g.show(cmd, v.Then(func(p *output.Page) { stopLine(p, n) }))
+		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.wait, "wait", false, "wait until it leads nothing")
-	f.BoolVar(&o.req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
-	f.BoolVar(&o.req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
-	f.BoolVar(&o.req.DryRun, "dry-run", false, "show what would happen without changing anything")
+	f.BoolVar(&wait, "wait", false, "wait until it leads nothing")
+	f.BoolVar(&req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
+	f.BoolVar(&req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
+	f.BoolVar(&req.DryRun, "dry-run", false, "show what would happen without changing anything")
 	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	return cmd
-}
-
-func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) error {
-	n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.DrainNode(ctx, id, o.req) })
-	if err != nil {
-		return err
-	}
-	if o.wait {
-		if n, err = waitFor(cmd, g, nodeOf(g, id), drained); err != nil {
-			return err
-		}
-	}
-	v := nodeSummary(n)
-	if o.req.DryRun {
-		v.Text = func(p *output.Page) {
-			p.Line("dry run: draining %s transfers %s to other nodes", id, plural(n.Leaders, "leadership"))
-		}
-	}
-	return g.show(cmd, v.Then(func(p *output.Page) { stopLine(p, n) }))
 }
 
 // stopLine warns of what stopping a node now would break.

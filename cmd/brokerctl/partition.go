@@ -38,7 +38,27 @@ func newPartitionListCommand(g *globals) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the partitions of every topic",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listPartitions(cmd, g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := query(cmd.Context(), g, g.client.Partitions)
+			if err != nil {
+				return err
+			}
+			partitions := []api.Partition{}
+			for _, q := range all {
+				if o.wants(q) {
+					partitions = append(partitions, q)
+				}
+			}
+			missing := words.UnionOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
+			t := output.NewTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
+			object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
+			return g.show(cmd, output.List(object, partitions, partitionName, t, func(q api.Partition) []any {
+				return []any{
+					partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), words.Size(q.Bytes),
+					q.Epoch, count(q.LogStart), count(q.LogEnd),
+				}
+			}, func(p *output.Page) { missingNote(p, missing) }))
+		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.offline, "offline", false, "only partitions without a leader")
@@ -52,28 +72,6 @@ func (o *partitionListOptions) wants(q api.Partition) bool {
 	return (!o.offline || q.Leader == "") &&
 		(!o.underReplicated || len(q.ISR) < len(q.Replicas)) &&
 		(o.leader == "" || o.leader == q.Leader)
-}
-
-func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) error {
-	all, err := query(cmd.Context(), g, g.client.Partitions)
-	if err != nil {
-		return err
-	}
-	partitions := []api.Partition{}
-	for _, q := range all {
-		if o.wants(q) {
-			partitions = append(partitions, q)
-		}
-	}
-	missing := words.UnionOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
-	t := output.NewTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
-	object := api.PartitionList{Partitions: partitions, MissingNodes: missing}
-	return g.show(cmd, output.List(object, partitions, partitionName, t, func(q api.Partition) []any {
-		return []any{
-			partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), words.Size(q.Bytes),
-			q.Epoch, count(q.LogStart), count(q.LogEnd),
-		}
-	}, func(p *output.Page) { missingNote(p, missing) }))
 }
 
 func newPartitionDescribeCommand(g *globals) *cobra.Command {
@@ -199,12 +197,8 @@ Without --to the controller chooses the replica.`,
 	return cmd
 }
 
-type electOptions struct {
-	req api.ElectLeader
-}
-
 func newPartitionElectCommand(g *globals) *cobra.Command {
-	var o electOptions
+	var req api.ElectLeader
 	cmd := acting(g, &cobra.Command{
 		Use:   "elect TOPIC/PARTITION",
 		Short: "Elect a leader for an offline partition",
@@ -215,38 +209,27 @@ and messages it does not hold are lost permanently, acknowledged or not: use it 
 cannot be restored. The election is recorded with the reason unclean.`,
 		Example: `  brokerctl partition elect orders/0 --unclean --to n2`,
 	}, func(cmd *cobra.Command, at target) error {
-		if err := o.validate(); err != nil {
-			return err
+		if req.Unclean && req.To == "" {
+			return usageError("--unclean requires --to: name the node whose replica to keep")
 		}
-		return electLeader(cmd, g, o, at)
+		if req.Unclean && !g.yes {
+			d, err := query(cmd.Context(), g, at.describe(g))
+			if err != nil {
+				return err
+			}
+			warning := fmt.Sprintf("electing %s to lead %s cannot be undone: %s", req.To, at, lostBy(d, req.To))
+			if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
+				return err
+			}
+		}
+		return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
+			return g.client.ElectLeader(ctx, at.topic, at.partition, req)
+		}, partitionView)
 	})
 	f := cmd.Flags()
-	f.StringVar(&o.req.To, "to", "", "`NODE` to become leader")
-	f.BoolVar(&o.req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
+	f.StringVar(&req.To, "to", "", "`NODE` to become leader")
+	f.BoolVar(&req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
 	return cmd
-}
-
-func (o *electOptions) validate() error {
-	if o.req.Unclean && o.req.To == "" {
-		return usageError("--unclean requires --to: name the node whose replica to keep")
-	}
-	return nil
-}
-
-func electLeader(cmd *cobra.Command, g *globals, o electOptions, at target) error {
-	if o.req.Unclean && !g.yes {
-		d, err := query(cmd.Context(), g, at.describe(g))
-		if err != nil {
-			return err
-		}
-		warning := fmt.Sprintf("electing %s to lead %s cannot be undone: %s", o.req.To, at, lostBy(d, o.req.To))
-		if err := confirmAfter(cmd, g, warning, at.String()); err != nil {
-			return err
-		}
-	}
-	return answer(cmd, g, func(ctx context.Context) (*api.PartitionDetail, error) {
-		return g.client.ElectLeader(ctx, at.topic, at.partition, o.req)
-	}, partitionView)
 }
 
 func newPartitionVerifyCommand(g *globals) *cobra.Command {
