@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/test/steps"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -224,24 +225,16 @@ func waste(do string) func(context.Context, *victim) error {
 
 // large fills a topic with large messages, for clients that read them.
 func large(ctx context.Context, v *victim) error {
-	if _, err := v.node.Fetch(ctx, http.MethodPost, "/topic/create?topic=large", nil); err != nil {
-		return err
-	}
-	for i := range 10 {
-		if _, err := v.node.Fetch(ctx, http.MethodPost, fmt.Sprintf("/channel/create?topic=large&channel=c%d", i), nil); err != nil {
-			return err
+	return steps.Run(func() {
+		steps.Need(v.node.Fetch(ctx, http.MethodPost, "/topic/create?topic=large", nil))
+		for i := range 10 {
+			steps.Need(v.node.Fetch(ctx, http.MethodPost, fmt.Sprintf("/channel/create?topic=large&channel=c%d", i), nil))
 		}
-	}
-	c, err := wire.Dial(v.node.TCP, wire.Options{ID: "large", Timeout: patience})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	for range 16 {
-		c.MPub("large", slices.Repeat([][]byte{make([]byte, mega)}, 4))
-		if err := c.Expect("OK"); err != nil {
-			return err
+		c := steps.Need(wire.Dial(v.node.TCP, wire.Options{ID: "large", Timeout: patience}))
+		defer c.Close()
+		for range 16 {
+			c.MPub("large", slices.Repeat([][]byte{make([]byte, mega)}, 4))
+			steps.Must(c.Expect("OK"))
 		}
-	}
-	return nil
+	})
 }

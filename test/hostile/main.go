@@ -27,6 +27,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/brokerd/brokerd/test/steps"
 )
 
 // options are the options of a run.
@@ -78,10 +80,11 @@ func run(ctx context.Context, o options) error {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), a.name) {
 			continue
 		}
-		err := survive(ctx, v, a, o)
+		attack := func() { survive(ctx, v, a, o) }
+		err := steps.Run(attack)
 		if err != nil && ctx.Err() == nil && v.alive() == nil {
 			fmt.Printf("%-24s %v; once more\n", a.name, err)
-			err = survive(ctx, v, a, o)
+			err = steps.Run(attack)
 		}
 		if err != nil {
 			lost = append(lost, fmt.Errorf("%s: %w", a.name, err))
@@ -102,45 +105,34 @@ func run(ctx context.Context, o options) error {
 const beyond = 16
 
 // survive runs one attack.
-func survive(ctx context.Context, v *victim, a attack, o options) error {
-	before, err := v.held(ctx)
-	if err != nil {
-		return err
-	}
+func survive(ctx context.Context, v *victim, a attack, o options) {
+	before := steps.Need(v.held(ctx))
 	calm, err := behave(ctx, v, o.length/4)
 	if err != nil {
-		return fmt.Errorf("before it: %w", err)
+		steps.Fail("before it: %w", err)
 	}
 	if a.prepare != nil {
 		if err := a.prepare(ctx, v); err != nil {
-			return fmt.Errorf("preparing it: %w", err)
+			steps.Fail("preparing it: %w", err)
 		}
 	}
 	peak := v.watch()
-	end, err := begin(v, a)
-	if err != nil {
-		return err
-	}
+	end := steps.Need(begin(v, a))
 	during, err := behave(ctx, v, o.length)
 	end()
 	most := peak()
 	if a.tidy != nil {
 		err = errors.Join(err, a.tidy(ctx, v))
 	}
-	if err != nil {
-		return err
-	}
+	steps.Must(err)
 	after, err := v.givenBack(ctx, before)
 	fmt.Printf("%-24s %10v %10v %8d %10d %10d\n", a.name, calm.p99(), during.p99(), len(during), most>>20, after>>20)
-	if err != nil {
-		return err
-	}
+	steps.Must(err)
 	if allowed := o.memory + o.memory/beyond; most > allowed {
-		return fmt.Errorf("%d MiB of memory, of %d", most>>20, allowed>>20)
+		steps.Fail("%d MiB of memory, of %d", most>>20, allowed>>20)
 	}
 	bearable := time.Duration(o.slack * float64(max(2*calm.p99(), 10*time.Millisecond)))
 	if took := during.p99(); took > bearable {
-		return fmt.Errorf("answers took %v, and should take %v", took, bearable)
+		steps.Fail("answers took %v, and should take %v", took, bearable)
 	}
-	return nil
 }
