@@ -238,6 +238,26 @@ func (n *node) bounds() []health.Reason {
 	})
 }
 
+// A topic that is filled with large messages refuses the next one with a fifth of its share free.
+func TestTopicWithoutRoomForALargeMessageIsReported(t *testing.T) {
+	n := newNode(t)
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, meta.MinQuota*2/5)}}})
+		if (r.Err != nil) != (i == 2) || i == 2 && !errors.Is(r.Err, failure.TopicFull) {
+			t.Fatalf("message %d: %v", i, r.Err)
+		}
+	}
+	if why := n.bounds(); len(why) != 1 || why[0].Code != "topics_full" || !strings.Contains(why[0].What, "t/0") {
+		t.Errorf("the health: %+v", why)
+	}
+	if s := n.Node.TopicStats("t", "", false)[0]; s.RefusedSize < meta.MinQuota*2/5 {
+		t.Errorf("%d bytes were refused", s.RefusedSize)
+	}
+}
+
 func TestHealthReportsForgottenIDs(t *testing.T) {
 	n := newNode(t)
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {

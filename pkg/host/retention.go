@@ -100,7 +100,7 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	l := hp.Replica.Log()
 	last := r.disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
-	if !r.disk.Low() && !quota.NearlyFull(l.Bytes(), share) {
+	if !r.disk.Low() && !quota.NearlyFull(l.Bytes(), share, h.Disk.RefusedSize(moment)) {
 		if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some {
 			keep.Hold = &floor
 		}

@@ -163,10 +163,10 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 	return reasons
 }
 
-// fullest names the partitions of a topic led here that are nearly full.
-func fullest(h *host.Topic) (names []string) {
+// fullest names the partitions of a topic led here that are nearly full, or have no room for what was refused last.
+func fullest(h *host.Topic, now time.Time) (names []string) {
 	for _, lp := range h.AllLed() {
-		if quota.NearlyFull(lp.Part.Log().Bytes(), h.Config().Config.Quota()) {
+		if quota.NearlyFull(lp.Part.Log().Bytes(), h.Config().Config.Quota(), h.Disk.RefusedSize(now)) {
 			names = append(names, fmt.Sprintf("%s/%d", h.Name, lp.Index))
 		}
 	}
@@ -180,7 +180,7 @@ func boundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	var full, keeping, dropping, short []string
 	for _, h := range topics {
 		if h.Disk.Full(now) {
-			full = append(full, fullest(h)...)
+			full = append(full, fullest(h, now)...)
 			if c := h.Config().Config; c.RetentionAge > 0 || c.DedupWindow > 0 {
 				keeping = append(keeping, h.Name)
 			}

@@ -54,7 +54,7 @@ func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool
 		}
 	}
 	n := h.Disk.Counts()
-	s.Refused, s.Dropped, s.FullSince = n.Refused, n.Dropped, h.Disk.FullSince(now)
+	s.Refused, s.Dropped, s.FullSince, s.RefusedSize = n.Refused, n.Dropped, h.Disk.FullSince(now), h.Disk.RefusedSize(now)
 	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
 			c := channelStats(led, now, name, t, clients)

@@ -29,6 +29,7 @@ type Disk struct {
 	refused  atomic.Uint64   // messages
 	dropped  atomic.Uint64   // messages that some channel had not finished
 	lastFull atomic.Int64    // when messages were refused last, ns since 1970; 0: never
+	lastSize atomic.Int64    // bytes that those would have taken
 	since    atomic.Int64    // when messages were refused first, with less than Recently between refusals
 	lastDrop atomic.Int64    // when some of dropped were dropped last, ns since 1970; 0: never
 }
@@ -59,6 +60,7 @@ func (d *Disk) Reserve(c *meta.TopicConfig, stored int64, messages []topic.Messa
 		d.since.Store(now.UnixNano())
 	}
 	d.lastFull.Store(now.UnixNano())
+	d.lastSize.Store(after - stored)
 	return fmt.Errorf("%w: its partition holds %d bytes, limit is %d", failure.TopicFull, stored, most)
 }
 
@@ -76,8 +78,11 @@ func Bounds(c *meta.TopicConfig) (limit, share int64) {
 	return limit, share
 }
 
-// NearlyFull reports whether a partition uses nine tenths of its share of max-bytes or more; a share of 0 is none.
-func NearlyFull(bytes, share int64) bool { return share > 0 && bytes >= share/10*9 }
+// NearlyFull reports whether a partition uses nine tenths of its share of max-bytes or more, or has no room for a publish
+// of a size, such as the last one that was refused: a batch may be larger than a tenth. A share of 0 is none.
+func NearlyFull(bytes, share, size int64) bool {
+	return share > 0 && (bytes >= share/10*9 || bytes+size > share)
+}
 
 // tell requests that messages are dropped, at most every tellEvery.
 func (d *Disk) tell(now time.Time) {
@@ -114,6 +119,14 @@ func (d *Disk) FullSince(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, d.since.Load())
+}
+
+// RefusedSize returns how many bytes the publish would have taken that was refused last; 0 if none was recently.
+func (d *Disk) RefusedSize(now time.Time) int64 {
+	if !d.Full(now) {
+		return 0
+	}
+	return d.lastSize.Load()
 }
 
 // Counts are the numbers of refused messages, and of messages dropped before every channel

@@ -41,8 +41,23 @@ func TestPartitionLimitIsItsShare(t *testing.T) {
 		if c.refused {
 			want.Refused = 2
 		}
+		if size := d.RefusedSize(time.Now()); (size == n) != c.refused || c.refused && !NearlyFull(c.stored, c.config.Quota(), size) {
+			t.Errorf("%s: refused %d bytes", c.name, size)
+		}
 		if got := d.Counts(); got != want || d.Full(time.Now()) != c.refused {
 			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// A batch may be larger than a tenth of the share: it is refused although the partition is not nearly full.
+func TestPartitionWithoutRoomForABatchIsNearlyFull(t *testing.T) {
+	for _, x := range []struct {
+		bytes, share, size int64
+		want               bool
+	}{{89, 100, 0, false}, {90, 100, 0, true}, {50, 100, 50, false}, {51, 100, 50, true}, {1 << 40, 0, 1 << 20, false}} {
+		if got := NearlyFull(x.bytes, x.share, x.size); got != x.want {
+			t.Errorf("%+v: %v", x, got)
 		}
 	}
 }

@@ -80,6 +80,7 @@ func (t *Topic) merge(u *Topic) {
 	if t.FullSince.IsZero() || !u.FullSince.IsZero() && u.FullSince.Before(t.FullSince) {
 		t.FullSince = u.FullSince
 	}
+	t.RefusedSize = max(t.RefusedSize, u.RefusedSize)
 	t.Dropped += u.Dropped
 	t.QuotaUsed = max(t.QuotaUsed, u.QuotaUsed)
 	t.Dedup = t.Dedup.Plus(u.Dedup)

@@ -13,20 +13,22 @@ import (
 
 // Topic describes a topic over the partitions that this node leads.
 type Topic struct {
-	Name       string
-	Ephemeral  bool
-	Paused     bool
-	Depth      int64     // messages that no channel has received yet
-	Messages   uint64    // published since the process started
-	Bytes      uint64    // of their bodies
-	LogBytes   int64     // on disk
-	Refused    uint64    // messages beyond the topic's maximum of bytes, since the process started
-	FullSince  time.Time // from when on messages are refused so; zero: none was within the last minute
-	Dropped    uint64    // messages dropped because of its size before every channel had finished them
-	QuotaUsed  float64   // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
-	Dedup      dedup.Counts
-	Partitions []Partition
-	Channels   []Channel
+	Name      string
+	Ephemeral bool
+	Paused    bool
+	Depth     int64     // messages that no channel has received yet
+	Messages  uint64    // published since the process started
+	Bytes     uint64    // of their bodies
+	LogBytes  int64     // on disk
+	Refused   uint64    // messages beyond the topic's maximum of bytes, since the process started
+	FullSince time.Time // from when on messages are refused so; zero: none was within the last minute
+	// RefusedSize is how many bytes the publish would have taken that was refused so last, on the node where it is largest.
+	RefusedSize int64
+	Dropped     uint64  // messages dropped because of its size before every channel had finished them
+	QuotaUsed   float64 // fraction of its maximum of bytes used by the fullest partition; -1: it has no maximum
+	Dedup       dedup.Counts
+	Partitions  []Partition
+	Channels    []Channel
 	// MissingNodes lead partitions of the topic and have not answered: the sums lack
 	// their partitions.
 	MissingNodes []string

@@ -111,9 +111,11 @@ type Topic struct {
 	RefusedTotal    uint64 `json:"refused_total"`
 	DroppedTotal    uint64 `json:"dropped_total"`
 	// FullSince is from when on publishes are refused because of max_bytes; nil: none was within the last minute.
-	FullSince  *time.Time       `json:"full_since,omitempty"`
-	Partitions []Partition      `json:"partitions"` // by number
-	Channels   []ChannelSummary `json:"channels"`   // by name
+	FullSince *time.Time `json:"full_since,omitempty"`
+	// RefusedSize is how many bytes the publish would have taken that was refused so last.
+	RefusedSize int64            `json:"refused_size,omitempty"`
+	Partitions  []Partition      `json:"partitions"` // by number
+	Channels    []ChannelSummary `json:"channels"`   // by name
 	// MessageLimit is the size in bytes of the largest message that the topic and every node take; only
 	// in the answer of a dry run.
 	MessageLimit int `json:"message_limit,omitempty"`

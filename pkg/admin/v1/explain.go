@@ -199,7 +199,7 @@ func (d *diagnosis) ofTheQuota() {
 	share := t.Config.MaxBytes / int64(max(1, len(t.Partitions)))
 	var full []string
 	for _, p := range t.Partitions {
-		if quota.NearlyFull(p.Bytes, share) {
+		if quota.NearlyFull(p.Bytes, share, t.RefusedSize) {
 			full = append(full, fmt.Sprintf("%d (%s)", p.Partition, units.Size(p.Bytes)))
 		}
 	}
@@ -211,14 +211,17 @@ func (d *diagnosis) ofTheQuota() {
 		name := t.Name + "/" + c.Name
 		do = fmt.Sprintf("finish messages of %s, which has most of them, %d: brokerctl channel explain %s; or ", name, c.Depth+c.InFlight+c.Deferred, name)
 	}
-	kept := ""
+	refused, kept := "", ""
+	if t.RefusedSize > 0 {
+		refused = fmt.Sprintf(", the last one of %s", units.Size(t.RefusedSize))
+	}
 	if r := time.Duration(t.Config.Retention); r > 0 {
 		kept = "; finished messages count, too, for its retention of " + units.FormatDuration(r)
 		do += "shorten the retention, or "
 	}
 	d.add(api.CauseTopicFull, int64(len(full)), do+"brokerctl topic alter "+t.Name+" --max-bytes SIZE, or --on-full drop-oldest",
-		"the topic refuses publishes: %d of %d partitions have reached their share, %s, of its max-bytes %s: %s%s",
-		len(full), len(t.Partitions), units.Size(share), units.Size(t.Config.MaxBytes), list(full), kept)
+		"the topic refuses publishes%s: %d of %d partitions have reached their share, %s, of its max-bytes %s: %s%s",
+		refused, len(full), len(t.Partitions), units.Size(share), units.Size(t.Config.MaxBytes), list(full), kept)
 	d.since(*t.FullSince)
 }
 

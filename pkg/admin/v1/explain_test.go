@@ -86,6 +86,15 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
 			causes: []api.CauseCode{api.CauseTopicFull}, says: "1 of 2 partitions have reached their share, 4MiB, of its max-bytes 8MiB: 1 (4MiB)", count: 1,
 		},
+		"the topic has no room for a batch": {
+			topic:  func(t *api.Topic) { full(t, time.Now()); t.Partitions[1].Bytes, t.RefusedSize = 3<<20, 2<<20 },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
+			causes: []api.CauseCode{api.CauseTopicFull}, says: "the topic refuses publishes, the last one of 2MiB: 1 of 2 partitions have reached their share, 4MiB, of its max-bytes 8MiB: 1 (3MiB)", count: 1,
+		},
+		"the topic had no room for a batch, and has it now": {
+			topic:  func(t *api.Topic) { full(t, time.Now()); t.Partitions[1].Bytes, t.RefusedSize = 2<<20, 2<<20 },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 }, moving: true,
+		},
 		"the topic is full because of this channel": {
 			topic:  func(t *api.Topic) { full(t, time.Now()) },
 			before: func(c *api.Channel) { c.Paused = true },

@@ -414,7 +414,7 @@ func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 		out.MissingNodes = stats.MissingNodes
 		out.DuplicatesTotal, out.RefusedTotal, out.DroppedTotal = stats.Dedup.Duplicates, stats.Refused, stats.Dropped
 		if !stats.FullSince.IsZero() {
-			out.FullSince = new(stats.FullSince.UTC())
+			out.FullSince, out.RefusedSize = new(stats.FullSince.UTC()), stats.RefusedSize
 		}
 	}
 	return out
