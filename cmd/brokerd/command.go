@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/manual"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // done marks an error of a command itself. cobra's own errors are usage errors.
@@ -249,7 +250,7 @@ func (p *program) checkConfig(out io.Writer, name string) error {
 	if _, err := loadCertificates(loaded.Options.TLS); err != nil {
 		return err
 	}
-	if _, err := loadClusterCertificates(loaded.Options.Cluster.TLS); err != nil {
+	if _, err := loadClusterCertificates(loaded.Options.Cluster.TLS, peer.Node(loaded.Options.NodeID)); err != nil {
 		return err
 	}
 	with := ""

@@ -24,6 +24,7 @@ import (
 	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/metrics"
+	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -71,7 +72,7 @@ func (p *process) run(ctx context.Context) error {
 	if p.certs, err = loadCertificates(o.TLS); err != nil {
 		return err
 	}
-	if p.peerCerts, err = loadClusterCertificates(o.Cluster.TLS); err != nil {
+	if p.peerCerts, err = loadClusterCertificates(o.Cluster.TLS, peer.Node(o.NodeID)); err != nil {
 		return err
 	}
 	if p.secret, err = loadClusterSecret(&o.Cluster); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/metrics"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // certificatePoll is the interval at which certificate files are checked, because tools that renew
@@ -30,6 +31,7 @@ const certificateReminder = 24 * time.Hour
 type certificates struct {
 	from    config.TLS
 	flags   certificateFlags
+	node    peer.Node // whose certificate it is; "": any names will do
 	current atomic.Pointer[tls.Config]
 
 	reloaded, failed atomic.Uint64 // since the start
@@ -44,23 +46,23 @@ type certificateFlags struct{ cert, key, roots string }
 
 // loadCertificates reads the files named by o. It returns nil if TLS is off.
 func loadCertificates(o config.TLS) (*certificates, error) {
-	return loadFiles(o, certificateFlags{"tls-cert", "tls-key", "tls-root-ca-file"})
+	return loadFiles(o, certificateFlags{"tls-cert", "tls-key", "tls-root-ca-file"}, "")
 }
 
 // loadClusterCertificates reads the certificate of this node for cluster connections, and the
 // authorities for those of other nodes. It returns nil if cluster TLS is off.
-func loadClusterCertificates(o config.ClusterTLS) (*certificates, error) {
+func loadClusterCertificates(o config.ClusterTLS, node peer.Node) (*certificates, error) {
 	files := config.TLS{
 		CertFile: o.CertFile, KeyFile: o.KeyFile, RootCAFile: o.CAFile, ClientAuthPolicy: "require-verify", MinVersion: "tls1.2",
 	}
-	return loadFiles(files, certificateFlags{"cluster-tls-cert", "cluster-tls-key", "cluster-tls-ca"})
+	return loadFiles(files, certificateFlags{"cluster-tls-cert", "cluster-tls-key", "cluster-tls-ca"}, node)
 }
 
-func loadFiles(o config.TLS, flags certificateFlags) (*certificates, error) {
+func loadFiles(o config.TLS, flags certificateFlags, node peer.Node) (*certificates, error) {
 	if o.CertFile == "" {
 		return nil, nil //nolint:nilnil // off is no error
 	}
-	c := &certificates{from: o, flags: flags}
+	c := &certificates{from: o, flags: flags, node: node}
 	if _, err := c.refresh(); err != nil {
 		return nil, exitWith(exitConfig, err)
 	}
@@ -124,9 +126,41 @@ func (c *certificates) refresh() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if was, now := c.current.Load(), time.Now(); was != nil && c.usable(was, now) == nil {
+		if err := c.usable(next, now); err != nil {
+			return false, fmt.Errorf("%s %s: %w", c.flags.cert, c.from.CertFile, err)
+		}
+	}
 	c.current.Store(next)
 	c.know(sum)
 	return true, nil
+}
+
+// usable returns why others would refuse a certificate: it is expired or not valid yet or, between nodes, another
+// node's or not issued by an authority of the cluster.
+func (c *certificates) usable(s *tls.Config, now time.Time) error {
+	leaf := s.Certificates[0].Leaf
+	switch {
+	case now.Before(leaf.NotBefore) || now.After(leaf.NotAfter):
+		return fmt.Errorf("certificate is valid from %s to %s only", leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+	case c.node == "":
+		return nil
+	case !peer.Certifies(leaf, c.node):
+		return fmt.Errorf("certificate does not name node %s", c.node)
+	}
+	o := x509.VerifyOptions{Roots: s.ClientCAs, Intermediates: x509.NewCertPool(), CurrentTime: now}
+	for _, der := range s.Certificates[0].Certificate[1:] {
+		if issuer, err := x509.ParseCertificate(der); err == nil {
+			o.Intermediates.AddCert(issuer)
+		}
+	}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		o.KeyUsages = []x509.ExtKeyUsage{usage}
+		if _, err := leaf.Verify(o); err != nil {
+			return fmt.Errorf("other nodes would refuse the certificate, see %s: %w", c.flags.roots, err)
+		}
+	}
+	return nil
 }
 
 func (c *certificates) known(sum [sha256.Size]byte) bool {

@@ -161,6 +161,56 @@ func TestInvalidCertificateNeverReplacesValidOne(t *testing.T) {
 	}
 }
 
+// TestUnusableCertificateNeverReplacesUsableOne: it did, and other nodes or clients refused every connection.
+func TestUnusableCertificateNeverReplacesUsableOne(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	ca, other := certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: "ca"}}, nil), certtest.Make(t, x509.Certificate{Subject: pkix.Name{CommonName: "ca"}}, nil)
+	cert, key, roots := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")
+	certtest.Write(t, ca, roots, key)
+	write := func(c x509.Certificate, by *tls.Certificate) { certtest.Write(t, certtest.Make(t, c, by), cert, key) }
+	named := func(name string) x509.Certificate { return x509.Certificate{Subject: pkix.Name{CommonName: name}} }
+	write(named("n1"), &ca)
+	between, err := loadClusterCertificates(config.ClusterTLS{CertFile: cert, KeyFile: key, CAFile: roots}, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired, early := named("n1"), named("n1")
+	expired.NotBefore, expired.NotAfter = now.Add(-2*time.Hour), now.Add(-time.Hour)
+	early.NotBefore, early.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour)
+	for _, x := range []struct {
+		template         x509.Certificate
+		by               *tls.Certificate
+		nodes, clientsTo string // the error, or ""
+	}{
+		{expired, &ca, "certificate is valid from", "certificate is valid from"},
+		{early, &ca, "certificate is valid from", "certificate is valid from"},
+		{named("n2"), &ca, "does not name node n1", ""},
+		{named("n1"), &other, "other nodes would refuse", ""},
+		{named("n1"), &ca, "", ""},
+	} {
+		write(x.template, x.by)
+		for c, want := range map[*certificates]string{between: x.nodes, clients: x.clientsTo} {
+			was := c.current.Load()
+			changed, err := c.refresh()
+			if changed != (want == "") || (c.current.Load() != was) != changed || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: changed %t, error %v, want %q", c.flags.cert, changed, err, want)
+			}
+		}
+	}
+	write(expired, &ca)
+	if late, err := loadClusterCertificates(config.ClusterTLS{CertFile: cert, KeyFile: key, CAFile: roots}, "n1"); err != nil {
+		t.Error(err) // a node starts with what it has
+	} else if write(early, &ca); true {
+		if changed, err := late.refresh(); !changed || err != nil {
+			t.Errorf("an unusable certificate is not replaced by another one: %v", err)
+		}
+	}
+}
+
 func TestCertificatesArePolledEveryHalfMinute(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir, "first")

@@ -29,7 +29,7 @@ func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError 
 		return refuse(ReasonNameTaken, "both nodes are %s", h.Node)
 	case h.To != "" && h.To != self.node:
 		return refuse(ReasonWrongNode, "address belongs to %s, not %s", self.node, h.To)
-	case leaf != nil && !certifies(leaf, h.Node):
+	case leaf != nil && !Certifies(leaf, h.Node):
 		return refuse(ReasonCertificate, "certificate is not for %s", h.Node)
 	case h.Class != ClassPing && otherCluster(self.cluster, h.ClusterID):
 		return refuse(ReasonWrongCluster, "this node is in cluster %s, not %s", self.cluster, h.ClusterID)
@@ -49,7 +49,7 @@ func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 		return refuse(ReasonVersion, "remote supports versions %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
 	case sent.To != "" && h.Node != sent.To:
 		return refuse(ReasonWrongNode, "%s answered instead of %s", h.Node, sent.To)
-	case leaf != nil && !certifies(leaf, h.Node):
+	case leaf != nil && !Certifies(leaf, h.Node):
 		return refuse(ReasonCertificate, "certificate is not for %s", h.Node)
 	case sent.Class != ClassPing && otherCluster(sent.ClusterID, h.ClusterID):
 		return refuse(ReasonWrongCluster, "remote is in %s, not %s", h.ClusterID, sent.ClusterID)
@@ -60,9 +60,9 @@ func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 // otherCluster reports whether both sides are in a cluster and the clusters differ.
 func otherCluster(a, b string) bool { return a != "" && b != "" && a != b }
 
-// certifies reports whether a certificate is for a node: the node's name is one of the
+// Certifies reports whether a certificate is for a node: the node's name is one of the
 // certificate's DNS names or, if it has none, its common name.
-func certifies(leaf *x509.Certificate, n Node) bool {
+func Certifies(leaf *x509.Certificate, n Node) bool {
 	if len(leaf.DNSNames) > 0 {
 		return slices.Contains(leaf.DNSNames, string(n))
 	}
