@@ -73,17 +73,54 @@ func (r *Range) Resolve(ctx context.Context, to api.Seek) (uint64, error) {
 	return low, nil
 }
 
+// How long Each waits for a leader that does not return committed messages.
+const (
+	absentTries = 60
+	absentPause = 500 * time.Millisecond
+)
+
+// absent is called if a leader returns nothing from an offset on, and returns from where to read: retention has deleted
+// the messages, or a new leader does not yet know that they are committed.
+func (r *Range) absent(ctx context.Context, next uint64, tries int) (uint64, error) {
+	about, err := r.Log.describe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if r.Partition < len(about.Partitions) && about.Partitions[r.Partition].LogStart > next {
+		return min(about.Partitions[r.Partition].LogStart, r.End), nil
+	}
+	if tries == absentTries {
+		return 0, fmt.Errorf("the leader of partition %d does not return the messages from %d on, though those below %d were committed", r.Partition, next, r.End)
+	}
+	timer := time.NewTimer(absentPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return next, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
 // Each calls f with the messages of the range, and counts those deleted by retention in gone.
 func (r *Range) Each(ctx context.Context, gone *uint64, f func(*api.Peeked) error) error {
+	tries := 0
 	for next := r.Start; next < r.End; {
 		list, err := r.page(ctx, next, rangePage)
 		if err != nil {
 			return err
 		}
 		if len(list) == 0 {
-			*gone += r.End - next
-			return nil
+			start, err := r.absent(ctx, next, tries)
+			if err != nil {
+				return err
+			}
+			*gone += start - next
+			next = start
+			tries++
+			continue
 		}
+		tries = 0
 		for i := range list {
 			m := &list[i]
 			if m.Seq >= r.End {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,17 @@ func midnight() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 // keptLog is a broker with messages [start, end) of a partition, one per second since midnight.
 // With each request retention deletes more of them.
 func keptLog(t *testing.T, start, end uint64, deletes uint64) *Range {
+	return keptLogWith(t, start, end, deletes, new(atomic.Bool))
+}
+
+// keptLogWith is a keptLog whose leader returns no messages once if it is silent, as one that does not yet know what is
+// committed.
+func keptLogWith(t *testing.T, start, end uint64, deletes uint64, silent *atomic.Bool) *Range {
 	mux := http.NewServeMux()
 	first := start
+	mux.HandleFunc("GET /v1/topics/orders", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(api.Topic{Name: "orders", Partitions: []api.Partition{{LogStart: first, CommittedEnd: end}}})
+	})
 	mux.HandleFunc("GET /v1/topics/orders/messages", func(w http.ResponseWriter, r *http.Request) {
 		from, _ := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
@@ -26,6 +36,9 @@ func keptLog(t *testing.T, start, end uint64, deletes uint64) *Range {
 			list.Messages = append(list.Messages, api.Peeked{Seq: o, Timestamp: midnight().Add(time.Duration(o) * time.Second), Headers: json.RawMessage("{}"), Body: []byte("x")})
 		}
 		first += deletes
+		if silent.CompareAndSwap(true, false) {
+			list.Messages = list.Messages[:0]
+		}
 		_ = json.NewEncoder(w).Encode(list)
 	})
 	srv := httptest.NewServer(mux)
@@ -49,6 +62,21 @@ func TestExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
 		if messages+gone != x.end-x.start || messages != x.messages || gone != x.gone || last >= x.end && x.end > 0 {
 			t.Errorf("%+v: %d messages, %d gone, last %d", x, messages, gone, last)
 		}
+	}
+}
+
+// TestExportWaitsForANewLeader: what it did not return yet counted as deleted by retention.
+func TestExportWaitsForANewLeader(t *testing.T) {
+	var silent atomic.Bool
+	r := keptLogWith(t, 5, 40, 0, &silent)
+	var messages, gone uint64
+	err := r.Each(t.Context(), &gone, func(m *api.Peeked) error {
+		silent.Store(m.Seq == 11) // the last one of a page
+		messages++
+		return nil
+	})
+	if err != nil || messages != 35 || gone != 0 || silent.Load() {
+		t.Errorf("%d messages, %d gone, %v", messages, gone, err)
 	}
 }
 
