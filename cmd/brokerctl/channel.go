@@ -163,7 +163,7 @@ func newChannelPauseCommand(g *globals) *cobra.Command {
 	return g.changing(&cobra.Command{
 		Use:   "pause TOPIC/CHANNEL",
 		Short: "Stop delivery to the consumers of a channel",
-	}, "paused", func(ctx context.Context, at target) error {
+	}, "paused", func(ctx context.Context, at *target) error {
 		return g.client.PauseChannel(ctx, at.topic, at.channel, true)
 	})
 }
@@ -173,7 +173,7 @@ func newChannelResumeCommand(g *globals) *cobra.Command {
 		Use:     "resume TOPIC/CHANNEL",
 		Aliases: []string{"unpause"},
 		Short:   "Resume delivery to the consumers of a channel",
-	}, "resumed", func(ctx context.Context, at target) error {
+	}, "resumed", func(ctx context.Context, at *target) error {
 		return g.client.PauseChannel(ctx, at.topic, at.channel, false)
 	})
 }
@@ -193,7 +193,7 @@ func newChannelEmptyCommand(g *globals) *cobra.Command {
 	return g.confirming(undoWarning("emptying", "undo"), g.changing(&cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
 		Short: "Discard all messages of a channel",
-	}, "emptied", func(ctx context.Context, at target) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) }))
+	}, "emptied", func(ctx context.Context, at *target) error { return g.client.EmptyChannel(ctx, at.topic, at.channel) }))
 }
 
 func newChannelDeleteCommand(g *globals) *cobra.Command {
@@ -201,9 +201,10 @@ func newChannelDeleteCommand(g *globals) *cobra.Command {
 		Use:     "delete TOPIC/CHANNEL",
 		Aliases: []string{"rm"},
 		Short:   "Delete a channel and disconnect its consumers",
-	}, "deleted", func(ctx context.Context, at target) error {
+	}, "deleted", func(ctx context.Context, at *target) error {
 		saved, err := g.client.DeleteChannel(ctx, at.topic, at.channel)
 		if err == nil && len(saved.Unsaved) > 0 {
+			at.unsaved = &saved.Unsaved
 			fmt.Fprintf(g.env.stderr, "warning: %s\n", output.Unsaved(at.text, saved))
 		}
 		return err

@@ -226,5 +226,10 @@ func TestDeletionNamesPartitionsWithoutAPosition(t *testing.T) {
 		if r := b.brokerctl(t, "channel", "delete", "orders/invoice", "--yes"); r.exit != exitOK || !strings.Contains(r.stderr, want) {
 			t.Errorf("exit %d, without %q:\n%s%s", r.exit, want, r.stdout, r.stderr)
 		}
+		r := b.brokerctl(t, "channel", "delete", "orders/invoice", "--yes", "-o", "json")
+		var out struct{ Unsaved []int }
+		if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || !slices.Equal(out.Unsaved, []int{1}) {
+			t.Errorf("%v in %s", err, r.stdout)
+		}
 	}
 }

@@ -38,6 +38,7 @@ type target struct {
 	topic     string
 	channel   string // "": none
 	partition int
+	unsaved   *[]int // partitions in which the position of the channel that was deleted is not saved
 }
 
 // String returns the target as one word.
@@ -93,13 +94,12 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 // missingNote prints a warning about nodes that lead partitions and did not respond.
 func missingNote(p *output.Page, nodes []string) {
 	if len(nodes) > 0 {
-		p.Line("")
-		p.Line("warning: no answer from %s: partitions led there are not included", list(nodes))
+		p.Line("\nwarning: no answer from %s: partitions led there are not included", list(nodes))
 	}
 }
 
 // change performs a change whose only result is the action.
-func (g *globals) change(cmd *cobra.Command, at target, action string, do func(context.Context) error) error {
+func (g *globals) change(cmd *cobra.Command, at *target, action string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
@@ -109,7 +109,8 @@ func (g *globals) change(cmd *cobra.Command, at target, action string, do func(c
 		Topic   string `json:"topic"`
 		Channel string `json:"channel,omitempty"`
 		Action  string `json:"action"` // such as deleted, paused
-	}{at.topic, at.channel, action}
+		Unsaved *[]int `json:"unsaved,omitempty"`
+	}{at.topic, at.channel, action, at.unsaved}
 	kind, name := "topic", d.Topic
 	if d.Channel != "" {
 		kind, name = "channel", d.Topic+"/"+d.Channel
@@ -122,9 +123,9 @@ func (g *globals) change(cmd *cobra.Command, at target, action string, do func(c
 }
 
 // changing makes cmd perform a change whose only result is the action.
-func (g *globals) changing(cmd *cobra.Command, action string, do func(context.Context, target) error) *cobra.Command {
+func (g *globals) changing(cmd *cobra.Command, action string, do func(context.Context, *target) error) *cobra.Command {
 	return acting(g, cmd, func(cmd *cobra.Command, at target) error {
-		return g.change(cmd, at, action, func(ctx context.Context) error { return do(ctx, at) })
+		return g.change(cmd, &at, action, func(ctx context.Context) error { return do(ctx, &at) })
 	})
 }
 

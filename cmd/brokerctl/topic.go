@@ -246,7 +246,7 @@ func newTopicPauseCommand(g *globals) *cobra.Command {
 	return g.changing(&cobra.Command{
 		Use:   "pause TOPIC",
 		Short: "Stop delivery from a topic to its channels",
-	}, "paused", func(ctx context.Context, at target) error { return g.client.PauseTopic(ctx, at.topic, true) })
+	}, "paused", func(ctx context.Context, at *target) error { return g.client.PauseTopic(ctx, at.topic, true) })
 }
 
 func newTopicResumeCommand(g *globals) *cobra.Command {
@@ -254,14 +254,14 @@ func newTopicResumeCommand(g *globals) *cobra.Command {
 		Use:     "resume TOPIC",
 		Aliases: []string{"unpause"},
 		Short:   "Resume delivery from a topic to its channels",
-	}, "resumed", func(ctx context.Context, at target) error { return g.client.PauseTopic(ctx, at.topic, false) })
+	}, "resumed", func(ctx context.Context, at *target) error { return g.client.PauseTopic(ctx, at.topic, false) })
 }
 
 func newTopicEmptyCommand(g *globals) *cobra.Command {
 	return g.confirming(func(at target) string { return fmt.Sprintf("emptying topic %s cannot be undone", at) }, g.changing(&cobra.Command{
 		Use:   "empty TOPIC",
 		Short: "Delete the messages of a topic that have not reached any channel",
-	}, "emptied", func(ctx context.Context, at target) error { return g.client.EmptyTopic(ctx, at.topic) }))
+	}, "emptied", func(ctx context.Context, at *target) error { return g.client.EmptyTopic(ctx, at.topic) }))
 }
 
 // deletion defines which topic is deleted, and whether for good.
@@ -311,7 +311,7 @@ func (d *deletion) run(cmd *cobra.Command, g *globals, at target) error {
 	if err := confirmAfter(cmd, g, warning, name); err != nil {
 		return err
 	}
-	return g.change(cmd, at, action, func(ctx context.Context) error {
+	return g.change(cmd, &at, action, func(ctx context.Context) error {
 		if d.purge {
 			return g.client.Trash.Purge(ctx, name, d.incarnation)
 		}

@@ -3,12 +3,14 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -229,10 +231,15 @@ func TestRestoreNamesPartitionsWithoutAPosition(t *testing.T) {
 	ctx := t.Context()
 	before := l.store.Topic("t")
 	resume := l.at("n2").Host.Lookup("t").Suspend()
+	var log logtest.Journal
+	l.at("n1").Node.Log = slog.New(slog.NewTextHandler(&log, nil))
 	err := l.at("n1").Contents.DeleteChannel(ctx, "t", "c")
 	resume()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !log.Has("cannot save the position of a deleted channel", "partitions=[1]") {
+		t.Errorf("the log does not name the partition: %s", log.String())
 	}
 	history, err := l.at("n1").Contents.ChannelHistory("t", "c")
 	if err != nil {

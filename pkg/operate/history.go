@@ -473,5 +473,8 @@ func saveDeleted(ctx context.Context, o *Node, name, channel string) (meta.Incar
 		return 0, err
 	}
 	_, saved, _ := m.plan(ctx) // as much as is known
+	if at := (&meta.Saved{Partitions: saved}).UnsavedIn(m.topic); len(at) > 0 && !meta.IsEphemeral(name) {
+		o.Log.Warn("cannot save the position of a deleted channel in partitions whose leaders do not respond; a restored channel begins at their end", "topic", name, "channel", channel, "partitions", at)
+	}
 	return c.Version, m.save(ctx, saved)
 }
