@@ -58,7 +58,7 @@ type Quarantine struct {
 	topics      *Topics
 	damage      *repair.Known
 	suspects    *quarantine.Suspects
-	Asides      *quarantine.Asides
+	Asides      *quarantine.Asides // which pkg/operate lists, and discards for operators
 	repairer    *repairer
 	failures    *roleErrors
 	roles       *roles
