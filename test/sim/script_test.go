@@ -247,9 +247,7 @@ func (w *world) fault() {
 		link := peertest.Link{Delay: time.Duration(n) * time.Millisecond}
 		if n%3 == 0 { // the link's rate is limited as well
 			link.Rate = (1 + n) << 10
-			if w.plan.body > smallBody { // a message takes longer than its timeout
-				o.lateUntil.Store(math.MaxInt64)
-			}
+			o.lateUntil.Store(math.MaxInt64) // a message may wait behind others for longer than its timeout
 		}
 		w.trace.Add("%s to %s takes %v, %d bytes/s", m.host, o.host, link.Delay, link.Rate)
 		w.net.SetLink(m.host, o.host, link)
