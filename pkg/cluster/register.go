@@ -48,7 +48,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 			break
 		}
 		if hopeless(err) || ctx.Err() != nil || r.breakdown.cause() != nil {
-			return fmt.Errorf("register node start: %w", cmp.Or(r.breakdown.cause(), err)) // the cause of err, if it has failed
+			return failedStart(cmp.Or(r.breakdown.cause(), err)) // the cause of err, if it has failed
 		}
 		switch {
 		case !errors.Is(err, failure.MetadataDiskFull):
@@ -71,6 +71,15 @@ func (r *registration) run(ctx context.Context) (err error) {
 		return r.marks.clear(markUnregistered)
 	}
 	return nil
+}
+
+// failedStart returns the error of a start that was not registered. It tells the operator of a removed
+// node how the machine can be used again.
+func failedStart(err error) error {
+	if errors.Is(err, failure.Removed) {
+		err = fmt.Errorf("%w: the data here is left unchanged: to join as a new node, move the data directory away and start with an empty one", err)
+	}
+	return fmt.Errorf("register node start: %w", err)
 }
 
 // tellSoleCopies logs the partitions that this node serves although it lost power and may lack
