@@ -12,8 +12,10 @@ func TestPeekNamesTheOriginalsOfCopies(t *testing.T) {
 	l := newLan(t, func(o *Options) { o.Moves.RequeueInMemory = time.Minute }, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
-	if err := l.at("n1").Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"c", "other"} {
+		if err := l.at("n1").Directory.CreateChannel(t.Context(), "t", name, false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.mustPut("t", 0, "now")
 	l.mustPut("t", 0, "later")
@@ -35,5 +37,13 @@ func TestPeekNamesTheOriginalsOfCopies(t *testing.T) {
 		if seen[0].CopyOf != nil || seen[1].CopyOf != nil || seen[2].CopyOf == nil || *seen[2].CopyOf != seen[1].ID {
 			t.Errorf("at %s: copies of %v, %v, %v", node.id, seen[0].CopyOf, seen[1].CopyOf, seen[2].CopyOf)
 		}
+	}
+	// It also sees what a channel would have to deliver after a move.
+	if err := l.at("n1").Contents.EmptyChannel(t.Context(), "t", "other"); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := l.at("n2").Contents.PlanMove(t.Context(), "t", "other", &operate.SeekTo{Start: true})
+	if err != nil || len(plan) != 1 || plan[0].Redelivered != 2 || plan[0].Now != 3 {
+		t.Errorf("another channel is planned to return to the start: %+v, %v, want 2 of 3 messages", plan, err)
 	}
 }

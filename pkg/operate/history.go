@@ -28,10 +28,11 @@ var errNotForward = fate.Refuse("the channel is already past that offset")
 // placeArgs asks the leader of a partition where a channel is and what a move of it would do.
 type placeArgs struct {
 	channelAt
-	To *SeekTo `json:"to,omitempty"` // nil: the end
+	To    *SeekTo `json:"to,omitempty"`    // nil: the end
+	Exact bool    `json:"exact,omitempty"` // messages for other channels do not count
 }
 
-var askPlace = question[placeArgs, topic.Place]{"place", func(o *Node, _ context.Context, a placeArgs) (topic.Place, error) {
+var askPlace = question[placeArgs, topic.Place]{"place", func(o *Node, ctx context.Context, a placeArgs) (topic.Place, error) {
 	part, c, err := a.here(o)
 	if err != nil {
 		return topic.Place{}, err
@@ -45,6 +46,9 @@ var askPlace = question[placeArgs, topic.Place]{"place", func(o *Node, _ context
 		target = &at
 	}
 	p := c.Operator().Place(target)
+	if a.Exact {
+		p = c.Operator().Exact(ctx, p)
+	}
 	p.Finished = p.Finished[:min(len(p.Finished), meta.MaxSavedRanges)]
 	return p, nil
 }}
@@ -90,6 +94,7 @@ type operatorMove struct {
 	to        *SeekTo     // nil: the end
 	partition int         // AnyPartition: all
 	forward   bool        // a move back is refused
+	exact     bool        // of an operator who wants to know the effect
 	restores  *meta.Saved // the position to which a restore moves the channel; nil: it is none
 }
 
@@ -103,7 +108,7 @@ func (m operatorMove) plan(ctx context.Context) (moves []api.PartitionMove, save
 	var mu sync.Mutex // guards what follows
 	moves = []api.PartitionMove{}
 	err = everywhere(partitions, func(i int) error {
-		p, err := readAtLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{channelAt{m.topic.Name, m.channel, i}, m.to})
+		p, err := readAtLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{channelAt{m.topic.Name, m.channel, i}, m.to, m.exact})
 		if err != nil {
 			return err
 		}
@@ -226,6 +231,7 @@ func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekT
 	if err != nil {
 		return nil, err
 	}
+	m.exact = true
 	moves, _, err := m.plan(ctx)
 	return moves, err
 }
@@ -381,7 +387,7 @@ func planRestore(ctx context.Context, o *Node, name, channel string, replace boo
 			return nil
 		}
 		to := &SeekTo{Offset: new(saved.Floor)}
-		p, err := readAtLeader(ctx, o, askPlace, name, saved.Partition, placeArgs{channelAt{name, channel, saved.Partition}, to})
+		p, err := readAtLeader(ctx, o, askPlace, name, saved.Partition, placeArgs{channelAt: channelAt{name, channel, saved.Partition}, To: to})
 		if err != nil {
 			return err
 		}

@@ -274,3 +274,40 @@ func TestNumbersWhileMessagesAreHidden(t *testing.T) {
 		t.Errorf("afterwards: %+v, want 6 messages of which 4 wait", n.Counts)
 	}
 }
+
+// What a seek would redeliver or skip are the messages of the channel, whether it met those for others before or not.
+func TestEffectOfASeekExcludesMessagesForOthers(t *testing.T) {
+	b := newBench(t)
+	mine, other := b.channel("mine", 1), b.channel("other", 2)
+	b.publish("a")
+	b.publishAll([]Message{addressed("b", 1, 0), {Body: []byte("c")}})
+	b.publishAll([]Message{addressed("d", 1, 0)})
+	b.publish("e")
+	start, end := seq.Offset(0), seq.Offset(5)
+	effect := func(what string, c *Channel, to seq.Offset, redelivered, skipped int64) {
+		t.Helper()
+		p := c.Operator().Exact(t.Context(), c.Operator().Place(&to))
+		if p.Redelivered != redelivered || p.Skipped != skipped {
+			t.Errorf("%s: %d would be redelivered and %d skipped, want %d and %d", what, p.Redelivered, p.Skipped, redelivered, skipped)
+		}
+	}
+	effect("other, at the start", other, end, 0, 3)
+	effect("other, to where it is", other, start, 0, 0)
+	effect("mine, at the start", mine, end, 0, 5)
+	for _, c := range []*Channel{mine, other} {
+		if err := c.Seek(end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	effect("other, back", other, start, 3, 0)
+	effect("other, back to the message for another", other, 3, 1, 0)
+	effect("mine, back", mine, start, 5, 0)
+	for _, c := range []*Channel{mine, other} {
+		if err := c.Seek(start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	effect("other, forward again", other, end, 0, 3)
+	effect("other, in part", other, 2, 0, 1)
+	effect("mine, forward again", mine, end, 0, 5)
+}
