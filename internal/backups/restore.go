@@ -195,7 +195,7 @@ func (r *restoring) makeTopic(ctx context.Context, patch api.ConfigPatch, dry bo
 }
 
 // channels returns the requests to create the channels, after the one for the marker. They begin with the first message
-// of the topic, whoever publishes to it before they exist.
+// of the topic: also with those that other clients publish before the channels exist.
 func (r *restoring) channels() []api.CreateChannel {
 	start := &api.Seek{To: api.SeekStart}
 	made := []api.CreateChannel{{Name: Marker, From: start}}

@@ -99,8 +99,8 @@ func TestAccessEventOmitsCredentials(t *testing.T) {
 	}
 }
 
-// TestJournalKnowsWhatWasTaken by the events, whoever took it.
-func TestJournalKnowsWhatWasTaken(t *testing.T) {
+// The events tell which user, token or rule was removed, for removals by any operator.
+func TestJournalKnowsRemovals(t *testing.T) {
 	var s State
 	apply := func(c access.Change) {
 		t.Helper()

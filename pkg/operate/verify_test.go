@@ -51,3 +51,13 @@ func TestReplicasAreIdenticalIfAllInSyncDigestsAgree(t *testing.T) {
 		}
 	}
 }
+
+func TestInSyncReplicasWithoutAnAnswerAreNamed(t *testing.T) {
+	d := api.PartitionDigest{Digests: map[string]string{"n1": "ab", "n5": "ab"}, Unreadable: map[string]string{"n2": "damaged"}}
+	if got := unanswered(&d, []meta.NodeID{"n4", "n1", "n2", "n3"}); !slices.Equal(got, []string{"n3", "n4"}) {
+		t.Errorf("%q did not answer, want n3 and n4", got)
+	}
+	if got := unanswered(&d, []meta.NodeID{"n1", "n2"}); len(got) > 0 {
+		t.Errorf("%q did not answer, want none", got)
+	}
+}

@@ -379,8 +379,8 @@ func (n *twoNodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// A machine that hangs accepts connections and answers nothing. A change went there, and nobody knew whether it was
-// made, although the other nodes could have made it.
+// A machine that hangs accepts connections and answers nothing. The outcome of a change that is
+// sent to it is unknown, although another node could make it.
 func TestSilentNodeIsSkipped(t *testing.T) {
 	read := func(ctx context.Context, c *Client) error { _, err := c.Topics(ctx); return err }
 	change := func(ctx context.Context, c *Client) error { return c.DeleteTopic(ctx, "t") }
@@ -396,7 +396,7 @@ func TestSilentNodeIsSkipped(t *testing.T) {
 		"a read":                    {addresses: []string{"silent", "node"}, call: read, took: 5 * time.Second, asked: "GET"},
 		"a change":                  {addresses: []string{"silent", "node"}, call: change, took: DialTimeout, asked: "DELETE"},
 		"a change, without another": {addresses: []string{"silent"}, call: change, want: failure.Uncertain, says: "timed out after 10s", took: 10 * time.Second},
-		"a change, and nobody answers": {
+		"a change, and no node answers": {
 			addresses: []string{"silent", "silent", "silent", "silent"}, call: change, want: failure.Unavailable,
 			says: "no answer from silent, nothing was changed: timed out after 2s", took: 8 * time.Second,
 		},

@@ -195,9 +195,9 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 	return t.try(ctx, r, out)
 }
 
-// probe checks that a node answers, before a change is sent there: if a change is not answered, nobody knows whether it
-// was made. It asks nothing of a node that has just answered. Of the time, it leaves their share to the others of the
-// nodes in left, and to the change.
+// probe checks that a node answers before a change is sent to it: the outcome of a change without an answer is unknown.
+// A node that answered within DialTimeout is not asked. The probe uses one share of the remaining time; the other nodes
+// in left, and the change, have one each.
 func (t *transport) probe(ctx context.Context, left int, base *url.URL) error {
 	t.mu.Lock()
 	recent := time.Since(t.heard[base]) < DialTimeout

@@ -276,11 +276,11 @@ func TestExplained(t *testing.T) {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },
 			causes: []api.CauseCode{api.CauseDeferred}, says: "all 3", count: 3,
 		},
-		"all are deferred, and nobody is there": {
+		"all are deferred, and there is no consumer": {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers = 0, 0, 3, nil },
 			causes: []api.CauseCode{api.CauseDeferred, api.CauseNoConsumer}, says: "all 3", count: 3,
 		},
-		"all are deferred, and nobody asks": {
+		"all are deferred, and the consumer is at RDY 0": {
 			before: func(c *api.Channel) {
 				c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight, c.Consumers[0].Ready = 0, 0, 3, 0, 0
 			},
