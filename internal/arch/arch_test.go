@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"go/types"
-	"maps"
 	"testing"
 )
 
@@ -90,12 +88,12 @@ func TestCeilingsOnlyFall(t *testing.T) {
 		known    bool
 		want     string
 	}{
-		{25, maxMethods, ceiling{}, false, ""},
-		{26, maxMethods, ceiling{}, false, "26, over 25"},
-		{30, maxMethods, ceiling{30, "why"}, true, ""},
-		{31, maxMethods, ceiling{30, "why"}, true, "31, over its ceiling of 30, which only falls"},
-		{29, maxMethods, ceiling{30, "why"}, true, "29: lower its ceiling of 30 to 29"},
-		{25, maxMethods, ceiling{30, "why"}, true, "25, within 25: take its ceiling away"},
+		{600, maxFileLines, ceiling{}, false, ""},
+		{601, maxFileLines, ceiling{}, false, "601, over 600"},
+		{630, maxFileLines, ceiling{630, "why"}, true, ""},
+		{631, maxFileLines, ceiling{630, "why"}, true, "631, over its ceiling of 630, which only falls"},
+		{629, maxFileLines, ceiling{630, "why"}, true, "629: lower its ceiling of 630 to 629"},
+		{600, maxFileLines, ceiling{630, "why"}, true, "600, within 600: take its ceiling away"},
 		{5001, maxPackageLines, ceiling{}, false, "5001, over 5000"},
 		{5101, maxPackageLines, ceiling{5200, "why"}, true, ""},
 		{5200, maxPackageLines, ceiling{5200, "why"}, true, ""},
@@ -105,35 +103,5 @@ func TestCeilingsOnlyFall(t *testing.T) {
 		if got := judge(tt.n, tt.limit, tt.c, tt.known); got != tt.want {
 			t.Errorf("%d of %d with %v: %q, want %q", tt.n, tt.limit, tt.c, got, tt.want)
 		}
-	}
-}
-
-func TestEmbeddedMethodsAreCounted(t *testing.T) {
-	s := parse(t, `package x
-
-type A struct{}
-func (A) a() {}
-func (*A) b() {}
-type B struct{ *A; C }
-func (B) a() {}
-func (B) d() {}
-type C struct{}
-func (*C) c() {}
-type I interface{ e(); f() }
-type J interface{ I; f(); g() }
-type K struct{ I }
-type G[T any] struct{ A; t T }
-func (G[T]) h() {}
-type alias = B
-type N B
-type E interface{ error; e() }
-`)
-	p, err := (&types.Config{}).Check(module+"/x", s.fset, []*ast.File{s.file}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]int{"A": 2, "B": 4, "C": 1, "I": 2, "J": 3, "K": 2, "G": 3, "N": 3, "E": 1}
-	if got := methodSets(p); !maps.Equal(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
 	}
 }
