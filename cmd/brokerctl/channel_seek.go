@@ -62,24 +62,14 @@ func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 	}
 	if ago, back := strings.CutPrefix(text, "-"); back {
 		if d, err := units.ParseDuration(ago); err == nil {
-			at := now.Add(-d).UTC()
+			at := units.ClampTime(now.Add(-d).UTC())
 			return api.Seek{Time: &at}, nil
 		}
 	}
-	if at, ok := parseTime(text, now); ok {
+	if at, err := units.ParseTime(text, now.Location()); err == nil {
 		return api.Seek{Time: &at}, nil
 	}
 	return api.Seek{}, usageError("%s %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", flag, text)
-}
-
-// parseTime parses a time in one of the accepted forms.
-func parseTime(text string, now time.Time) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return at, true
-		}
-	}
-	return time.Time{}, false
 }
 
 // surprising is the number of redelivered or skipped messages above which a seek asks for

@@ -40,7 +40,7 @@ func dueTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, ok := parseTime(text, now); ok {
+	if at, err := units.ParseTime(text, now.Location()); err == nil {
 		return at, nil
 	}
 	d, err := units.ParseDuration(strings.TrimPrefix(strings.TrimPrefix(text, "-"), "+"))
@@ -50,7 +50,7 @@ func dueTime(flag, text string, now time.Time) (time.Time, error) {
 	if strings.HasPrefix(text, "-") {
 		d = -d
 	}
-	return now.Add(d), nil
+	return units.ClampTime(now.Add(d)), nil
 }
 
 func newMessageDeferredCommand(g *globals) *cobra.Command {

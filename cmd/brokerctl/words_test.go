@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,10 @@ func TestPositionsAreParsed(t *testing.T) {
 		"2026-11-21T06:00:00.5Z":    at(time.Date(2026, 11, 21, 6, 0, 0, 5e8, time.UTC)),
 		"2026-11-21T06:00:00+02:00": at(time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)),
 		"2026-11-21 06:00:00":       at(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)),
+		"9999-12-31T23:59:59Z":      at(time.Unix(0, math.MaxInt64)),
+		"2262-04-11T23:47:17Z":      at(time.Unix(0, math.MaxInt64)),
+		"1600-01-01":                at(time.Unix(0, math.MinInt64)),
+		"0001-01-01T00:00:00Z":      at(time.Unix(0, math.MinInt64)),
 		"2026-11-21":                at(time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)),
 	} {
 		got, err := parseSeek("--to", text, now)

@@ -28,7 +28,7 @@ func Write(root *cobra.Command, section, dir string) error {
 		return fmt.Errorf("create directory for manual pages: %w", err)
 	}
 	origin := build.This()
-	date, err := time.Parse(time.RFC3339, origin.Date)
+	date, err := time.Parse(time.RFC3339, origin.Date) //nolint:forbidigo // of the build
 	if err != nil {
 		date = time.Time{} // not known: the pages of one build are the same whenever they are written
 	}

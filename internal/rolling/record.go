@@ -66,7 +66,7 @@ func parseRecord(a *api.Act) (*Record, bool) {
 	if m == nil || a.Status >= http.StatusMultipleChoices || a.Object != m[3] {
 		return nil, false
 	}
-	begun, err := time.Parse(time.RFC3339, m[2])
+	begun, err := time.Parse(time.RFC3339, m[2]) //nolint:forbidigo // written by text
 	if err != nil {
 		return nil, false
 	}

@@ -34,7 +34,7 @@ func authenticate(r *http.Request, now time.Time) (body []byte, refused string) 
 	}
 	key, scope, _ := strings.Cut(fields["Credential"], "/")
 	date := r.Header.Get("X-Amz-Date")
-	at, err := time.Parse(dateForm, date)
+	at, err := time.Parse(dateForm, date) //nolint:forbidigo // the form of S3
 	switch {
 	case err != nil:
 		return nil, "AccessDenied"

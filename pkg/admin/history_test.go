@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,5 +54,19 @@ func TestHistoryOfAChannel(t *testing.T) {
 	}
 	if w := ask(h, "POST", bill+"skip", `{"partition":1,"to":18446744073709551615}`); w.Code != http.StatusBadRequest {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+func TestSeeksToTimesThatCannotBeStoredAreClamped(t *testing.T) {
+	f := newFake("orders").withChannel("orders", "bill")
+	h := serverOf(t, f).Handler()
+	const bill = "/v1/topics/orders/channels/bill/"
+	for text, want := range map[string]int64{"9999-12-31T23:59:59Z": math.MaxInt64, "0001-01-01T00:00:00Z": math.MinInt64} {
+		for target, body := range map[string]string{"POST " + bill + "seek": `{"time":"` + text + `"}`, "GET " + bill + "seek?time=" + text: ""} {
+			method, path, _ := strings.Cut(target, " ")
+			if w := ask(h, method, path, body); w.Code != http.StatusOK || f.sought.Time.UnixNano() != want || f.sought.Time.IsZero() {
+				t.Errorf("%s %s: %d, %v", target, body, w.Code, f.sought.Time)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 )
 
 func TestChannelIsMovedByYouzanClients(t *testing.T) {
+	lastTime := time.Duration(math.MaxInt64).Seconds()
+	const notSeconds = "is not a valid time: it must be in seconds since 1970, and not after the year 9999"
 	for _, test := range []struct {
 		target, body string
 		status       int
@@ -19,6 +22,11 @@ func TestChannelIsMovedByYouzanClients(t *testing.T) {
 		{"topic=t&channel=c", "msgcount:5\n", 200, "", "offset 4"},
 		{"topic=t&channel=c&partition=0", "msgcount:0", 200, "", "offset 0 of partition 0"},
 		{"topic=t&channel=c", "timestamp:17", 200, "", "time 17"},
+		{"topic=t&channel=c", "timestamp:9223372037", 200, "", fmt.Sprint("time ", lastTime)},
+		{"topic=t&channel=c", "timestamp:253402300799", 200, "", fmt.Sprint("time ", lastTime)},
+		{"topic=t&channel=c", "timestamp:1764349789000", 400, "invalid consume offset: timestamp:1764349789000 " + notSeconds, ""},
+		{"topic=t&channel=c", "timestamp:1764349789000000", 400, "invalid consume offset: timestamp:1764349789000000 " + notSeconds, ""},
+		{"topic=t&channel=c", "timestamp:9223372036854775807", 400, "invalid consume offset: timestamp:9223372036854775807 " + notSeconds, ""},
 		{"topic=t&channel=c", "", 400, "invalid consume offset: ", ""},
 		{"topic=t&channel=c", "special:0", 400, "invalid consume offset: special:0", ""},
 		{"topic=t&channel=c", "msgcount:-1", 400, "invalid consume offset: msgcount:-1", ""},

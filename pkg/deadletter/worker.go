@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,7 +160,8 @@ func (w *Worker) Bring(ctx context.Context, l *Letter, to uint64, ttl time.Durat
 		Address: &record.Address{Channel: to, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
 	}
 	if ttl > 0 {
-		m.TTL = ttl + max(0, time.Since(time.Unix(0, o.FirstTimestampNS)))
+		passed := max(0, time.Since(time.Unix(0, o.FirstTimestampNS)))
+		m.TTL = ttl + min(passed, math.MaxInt64-ttl) // the header that names the first time may be foreign
 	}
 	w.node.Deliver(ctx, o.Topic, o.Partition, m, done)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // subscribe is SUB <topic> <channel> [<partition>], SUB_ADVANCED, which may also have a start
@@ -145,6 +146,11 @@ func startParam(text []byte) (topic.Start, error) {
 	var err error
 	if start.Value, err = nsq.ParseDecimal(value); err != nil || start.Kind == topic.StartAnywhere {
 		return start, nsq.Errorf(failure.BadCommand, "invalid consume offset: %s", text)
+	}
+	if start.Kind == topic.StartAtTime {
+		if _, err := units.FromSeconds(start.Value); err != nil {
+			return start, nsq.Errorf(failure.BadCommand, "invalid consume offset: %s %v", text, err)
+		}
 	}
 	return start, nil
 }

@@ -196,6 +196,8 @@ func TestInvalidExtendedSubscriptionsAreRefused(t *testing.T) {
 		{"order and samples", "IDENTIFY\n" + sized(`{"sample_rate":5}`) + "SUB_ORDERED t c 0\n", "E_INVALID order consume is not allowed while sample rate is not 0"},
 		{"a place of another kind", "SUB_ADVANCED t c 0 count:1\n", "E_INVALID invalid consume offset: count:1"},
 		{"a place without a number", "SUB_ADVANCED t c 0 msgcount\n", "E_INVALID invalid consume offset: msgcount"},
+		{"a time in µs", "SUB_ADVANCED t c 0 timestamp:1764349789000000\n", "E_INVALID invalid consume offset: timestamp:1764349789000000 " +
+			"is not a valid time: it must be in seconds since 1970, and not after the year 9999"},
 		{"a negative place", "SUB_ADVANCED t c 0 timestamp:-1\n", "E_INVALID invalid consume offset: timestamp:-1"},
 		{"another special place", "SUB_ADVANCED t c 0 special:0\n", "E_INVALID not supported offset type"},
 		{"headers that the client does not know", "SUB_ADVANCED ext c 0\n", "E_SUB_EXTEND_NEED this topic is extended and should identify as extend support."},

@@ -2,12 +2,11 @@ package topic
 
 import (
 	"context"
-	"math"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // StartKind is the kind of position in a Start.
@@ -31,13 +30,23 @@ type Start struct {
 }
 
 // Valid reports whether a Start, possibly received from another node, is valid.
-func (s Start) Valid() bool { return s.Kind < startKinds && s.Value >= 0 }
+func (s Start) Valid() bool {
+	if s.Kind == StartAtTime {
+		_, err := units.FromSeconds(s.Value)
+		return err == nil
+	}
+	return s.Kind < startKinds && s.Value >= 0
+}
 
 // in returns the offset in a log.
 func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
 	switch s.Kind {
 	case StartAtTime:
-		return l.OffsetAt(min(s.Value, math.MaxInt64/int64(time.Second)) * int64(time.Second))
+		at, err := units.FromSeconds(s.Value)
+		if err != nil {
+			return 0, err
+		}
+		return l.OffsetAt(at.UnixNano())
 	case StartAtPosition:
 		r := l.NewReader()
 		defer r.Release()

@@ -1,15 +1,16 @@
 package nsqd
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // maxOffsetBody is the maximum size of the body of /channel/setoffset, in bytes.
@@ -58,7 +59,11 @@ func parseOffset(text string) (operate.SeekTo, error) {
 		return operate.SeekTo{End: true}, nil
 	case err != nil || n < 0:
 	case kind == "timestamp":
-		return operate.SeekTo{Time: time.Unix(n, 0)}, nil
+		at, err := units.FromSeconds(n)
+		if err != nil {
+			return operate.SeekTo{}, nsqform.Refuse(fmt.Sprintf("invalid consume offset: timestamp:%d %s", n, err))
+		}
+		return operate.SeekTo{Time: at}, nil
 	case kind == "msgcount":
 		o := seq.Offset(max(n-1, 0)) //nolint:gosec // not negative
 		return operate.SeekTo{Offset: &o}, nil

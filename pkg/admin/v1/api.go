@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // maxRequestBytes bounds the JSON of a request that publishes nothing.
@@ -320,9 +321,9 @@ func timeIn(q url.Values, name string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, text)
+	at, err := units.ParseTime(text, nil)
 	if err != nil {
-		return at, api.Errorf(failure.Invalid, "%s %q is not a time such as 2026-11-21T06:00:00Z", name, text)
+		return at, api.Errorf(failure.Invalid, "%s %q %w", name, text, err)
 	}
 	return at, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // channelsAPI is the channels of topics.
@@ -240,15 +241,12 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 		given++
 	}
 	if req.Time != nil {
-		to.Time = *req.Time
+		to.Time = units.ClampTime(*req.Time) // never zero
 		given++
 	}
 	to.Partition = req.Partition
 	if given != 1 {
 		return to, api.Errorf(failure.Invalid, "give exactly one of to, offset and time, not %d", given)
-	}
-	if req.Time != nil && req.Time.IsZero() {
-		return to, api.Errorf(failure.Invalid, "time must not be zero")
 	}
 	return to, nil
 }

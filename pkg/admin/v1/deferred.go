@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // Deferrals are the deferred messages of channels: an operate.Deferrals.
@@ -106,10 +107,10 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 			change.Named = map[int][]seq.Offset{}
 		}
 		if req.Since != nil {
-			change.Since = *req.Since
+			change.Since = units.ClampTime(*req.Since)
 		}
 		if req.Until != nil {
-			change.Until = *req.Until
+			change.Until = units.ClampTime(*req.Until)
 		}
 		ids := v.one.messages.channels.topics.numbering(t)
 		for _, text := range req.IDs {
