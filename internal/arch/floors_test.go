@@ -104,52 +104,53 @@ var floors = map[string]int{
 	"pkg/brokertest": 13, // nodes inside tests of other programs
 
 	// internal: helpers of the commands and of the tests
-	"internal/arch":      0,
-	"internal/backlog":   0, // also for pkg
-	"internal/beat":      0, // also for pkg
-	"internal/listing":   1, // brokerctl's output of lists
-	"internal/topiclog":  1, // brokerctl's reading of logs
-	"internal/output":    2, // brokerctl's output formats
-	"internal/shell":     3, // what brokerctl gives to its commands in other packages
-	"internal/nsqlink":   2, // brokerctl's connections over the NSQ protocol
-	"internal/workload":  3, // the load of its benchmarks
-	"internal/batching":  1, // brokerctl's batches of lines
-	"internal/generate":  2, // a part of brokerctl
-	"internal/rolling":   2, // likewise
-	"internal/accessctl": 4, // likewise
-	"internal/bundle":    2, // likewise
-	"internal/checks":    3, // likewise
-	"internal/settings":  4, // likewise
-	"internal/topicfile": 4, // likewise
-	"internal/backups":   2, // likewise
-	"internal/backupctl": 4, // likewise
-	"internal/snapshots": 2, // likewise
-	"internal/latency":   0, // likewise
-	"internal/measure":   0, // what a benchmark of brokerctl counts
-	"internal/stack":     0, // likewise
-	"internal/hugepage":  0, // moves the heap of brokerd
-	"internal/turn":      0, // likewise
-	"internal/words":     0, // also for pkg
-	"internal/buffer":    0, // also for pkg
-	"internal/build":     0, // for both programs
-	"internal/complaint": 0, // also for pkg
-	"internal/certtest":  0, // certificates for tests
-	"internal/fan":       0, // likewise
-	"internal/fields":    0, // also for pkg
-	"internal/golden":    0, // golden files for tests
-	"internal/s3test":    0, // an S3 service for tests
-	"internal/lane":      0, // likewise
-	"internal/logtest":   0, // log lines for tests
-	"internal/config":    8,
-	"internal/lookupd":   10,
-	"internal/manual":    1,  // for both programs
-	"internal/node":      12, // one node with its parts wired together
-	"internal/nsqdfiles": 0,  // reads nsqd's data files
-	"internal/signal":    0,  // also for pkg
-	"internal/simtest":   2,  // for the tests in test/sim
-	"internal/peertest":  0,  // a network in memory for tests
-	"internal/vfstest":   2,  // a failing disk for tests
-	"internal/testrand":  0,  // seeds of random tests
+	"internal/arch":       0,
+	"internal/backlog":    0, // also for pkg
+	"internal/beat":       0, // also for pkg
+	"internal/listing":    1, // brokerctl's output of lists
+	"internal/topiclog":   1, // brokerctl's reading of logs
+	"internal/output":     2, // brokerctl's output formats
+	"internal/shell":      3, // what brokerctl gives to its commands in other packages
+	"internal/nsqlink":    2, // brokerctl's connections over the NSQ protocol
+	"internal/workload":   3, // the load of its benchmarks
+	"internal/batching":   1, // brokerctl's batches of lines
+	"internal/generate":   2, // a part of brokerctl
+	"internal/rolling":    2, // likewise
+	"internal/accessctl":  4, // likewise
+	"internal/bundle":     2, // likewise
+	"internal/checks":     3, // likewise
+	"internal/settings":   4, // likewise
+	"internal/topicfile":  4, // likewise
+	"internal/backups":    2, // likewise
+	"internal/backupctl":  4, // likewise
+	"internal/snapshots":  2, // likewise
+	"internal/latency":    0, // likewise
+	"internal/measure":    0, // what a benchmark of brokerctl counts
+	"internal/stack":      0, // likewise
+	"internal/hugepage":   0, // moves the heap of brokerd
+	"internal/turn":       0, // likewise
+	"internal/words":      0, // also for pkg
+	"internal/buffer":     0, // also for pkg
+	"internal/build":      0, // for both programs
+	"internal/complaint":  0, // also for pkg
+	"internal/certtest":   0, // certificates for tests
+	"internal/fan":        0, // likewise
+	"internal/fields":     0, // also for pkg
+	"internal/golden":     0, // golden files for tests
+	"internal/rightstest": 1, // who may use which endpoint, for tests
+	"internal/s3test":     0, // an S3 service for tests
+	"internal/lane":       0, // likewise
+	"internal/logtest":    0, // log lines for tests
+	"internal/config":     8,
+	"internal/lookupd":    10,
+	"internal/manual":     1,  // for both programs
+	"internal/node":       12, // one node with its parts wired together
+	"internal/nsqdfiles":  0,  // reads nsqd's data files
+	"internal/signal":     0,  // also for pkg
+	"internal/simtest":    2,  // for the tests in test/sim
+	"internal/peertest":   0,  // a network in memory for tests
+	"internal/vfstest":    2,  // a failing disk for tests
+	"internal/testrand":   0,  // seeds of random tests
 
 	"deploy": 0, // embedded files
 
