@@ -237,7 +237,12 @@ func TestEveryManifestIsInTheKustomization(t *testing.T) {
 // and rules without a runbook.
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	var rules struct {
-		Groups []struct{ Rules []struct{ Alert string } }
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
 	}
 	var tests struct {
 		Tests []struct {
@@ -270,6 +275,10 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 			}
 			if !pages[r.Alert] {
 				t.Errorf("docs/operations/alerts.md does not say what to do at %s", r.Alert)
+			}
+			const page = "https://github.com/brokerd/brokerd/blob/main/docs/operations/alerts.md#"
+			if want := page + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+				t.Errorf("the runbook of %s is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 			}
 			delete(pages, r.Alert)
 			if count++; !fires[r.Alert] {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/flow"
 )
 
@@ -17,8 +18,10 @@ func TestRatesAndStallsCoverTheCluster(t *testing.T) {
 		l, _ := newGovernedLan(t, "n1", "n2", "n3")
 		ctx := t.Context()
 		l.spread("t", "n1", "n2", "n3")
-		if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"c", deadletter.Channel} { // dead letters wait for an operator
+			if err := l.at("n1").Directory.CreateChannel(ctx, "t", name, false); err != nil {
+				t.Fatal(err)
+			}
 		}
 		began := time.Now()
 		rates := func() (int64, flow.Rates) {

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -28,7 +30,7 @@ var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ 
 				if !c.Flow.Suspicious(now) {
 					continue
 				}
-				if n := c.Stats(); n.Depth > 0 && !n.Paused {
+				if n := c.Stats(); n.Depth > 0 && !n.Paused && !awaitsRedrive(c) {
 					found = append(found, c.Flow.Suspect(now, h.Name+"/"+c.Name(), n.Depth, n.Totals()))
 				}
 			}
@@ -36,6 +38,12 @@ var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ 
 	}
 	return flow.Merge(found), nil
 }}
+
+// awaitsRedrive reports whether the messages of a channel are dead letters that wait for an operator, as no consumer
+// takes them: that they wait is no fault of the channel, and how many there are is what `dlq list` says.
+func awaitsRedrive(c *topic.Channel) bool {
+	return c.Name() == deadletter.Channel && len(c.Consumers()) == 0
+}
 
 // noteFlow adds the channels that make no progress, and those that grow, as reported by the leaders
 // of their partitions. The one with the most messages is named first.
