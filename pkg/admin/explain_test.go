@@ -57,3 +57,41 @@ func TestChannelIsWatchedUntilItMoves(t *testing.T) {
 		}
 	})
 }
+
+// A channel that finished messages in the last minute is watched until three are to be expected, for five seconds at
+// most.
+func TestSlowChannelIsWatchedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := orders()
+		h := serverOf(t, f).Handler()
+		explain := func(out float64) (e api.Explanation, took time.Duration) {
+			t.Helper()
+			f.mu.Lock()
+			f.stats[0].Channels[0].Rates.Out = out
+			f.mu.Unlock()
+			w, began := httptest.NewRecorder(), time.Now()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/topics/orders/channels/bill/explain", nil))
+			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil {
+				t.Fatal(err)
+			}
+			return e, time.Since(began)
+		}
+		for _, c := range []struct {
+			out    float64
+			moving bool
+			took   time.Duration
+		}{{100, false, time.Second}, {1, false, 3 * time.Second}, {0.25, true, 5 * time.Second}} {
+			if e, took := explain(c.out); e.Moving != c.moving || took != c.took || e.OutPerS != c.out {
+				t.Errorf("%v/s: %+v after %v, want %v after %v", c.out, e, took, c.moving, c.took)
+			}
+		}
+		time.AfterFunc(2050*time.Millisecond, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.stats[0].Channels[0].FinishedTotal++
+		})
+		if e, took := explain(0.5); !e.Moving || took != 2100*time.Millisecond {
+			t.Errorf("%+v after %v", e, took)
+		}
+	})
+}

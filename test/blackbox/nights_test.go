@@ -40,6 +40,63 @@ func TestNightAConsumerIsStuck(t *testing.T) {
 	n.cured()
 }
 
+func TestNightABacklogGrows(t *testing.T) {
+	n := newNight(t, "backlog-grows", nil)
+	n.topic()
+	slow := n.consumer("n1", "worker-1", 1)
+	publish := func() error {
+		_, err := n.posts("/pub?topic=orders", "m")
+		return err
+	}
+	go slow.eachMessage(func(id string) error { // nine are published for each that it finishes
+		for range 9 {
+			if err := publish(); err != nil {
+				return err
+			}
+		}
+		return slow.finish(id)
+	})
+	if err := publish(); err != nil {
+		t.Fatal(err)
+	}
+	n.words["WORKER"] = "invoice-worker"
+	n.systemctl = func(_, verb, unit string) (string, error) {
+		if verb != "start" || unit != "invoice-worker" {
+			return "", fmt.Errorf("systemctl %s %s", verb, unit)
+		}
+		_ = slow.Close()
+		fast := n.consumer("n2", "worker-2", 100)
+		go fast.eachMessage(fast.finish)
+		return "", nil
+	}
+	n.shows(`invoice`)
+	n.shows(`is moving(?s:.*) in, .* out by 1 consumer, .* messages wait: about \d+ more consumers? like these would keep up`)
+	n.next()
+	n.shows(`(?m)^orders +invoice +0 `)
+	n.cured()
+}
+
+func TestNightAChannelWasEmptied(t *testing.T) {
+	n := newNight(t, "channel-emptied", nil)
+	n.topic("one", "two", "three")
+	n.ctl("channel empty orders/invoice --yes")
+	n.shows(`empty`)
+	n.next()
+	n.shows(`(?m)^orders +invoice +3 `)
+	n.cured()
+}
+
+func TestNightAChannelWasDeleted(t *testing.T) {
+	n := newNight(t, "channel-deleted", nil)
+	n.topic("one", "two", "three")
+	n.ctl("channel delete orders/invoice --yes")
+	n.ctl("channel create orders/invoice")
+	n.shows(`3`)
+	n.next()
+	n.shows(`(?m)^orders +invoice +3 `)
+	n.cured()
+}
+
 func TestNightAPoisonMessage(t *testing.T) {
 	n := newNight(t, "poison-message", nil)
 	n.topic("bad")
@@ -85,17 +142,7 @@ func TestNightADiskFills(t *testing.T) {
 	n.words["CHANNEL"] = "forgotten"
 	n.ctl("channel create orders/forgotten")
 	w := n.consumer("n1", "worker-7", 100)
-	go func() {
-		for {
-			kind, data, err := w.next(patience)
-			if err != nil {
-				return
-			}
-			if kind == frameMessage {
-				_, _ = w.Write([]byte("FIN " + data[10:26] + "\n")) // the next read fails
-			}
-		}
-	}()
+	go w.eachMessage(w.finish)
 	body := strings.Repeat("x", 1<<20)
 	refused := func() bool {
 		r, err := n.posts("/pub?topic=orders", body)

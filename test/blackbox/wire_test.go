@@ -111,6 +111,25 @@ func (w *wire) frame(within time.Duration) (kind uint32, data string, err error)
 	return binary.BigEndian.Uint32(head[4:]), string(body), err
 }
 
+// eachMessage calls do with the id of each message that arrives, until do or the connection fails.
+func (w *wire) eachMessage(do func(id string) error) {
+	for {
+		kind, data, err := w.next(patience)
+		if err != nil {
+			return
+		}
+		if kind == frameMessage && do(data[10:26]) != nil {
+			return
+		}
+	}
+}
+
+// finish sends FIN. It does not end the test if that fails: the connection may have been closed.
+func (w *wire) finish(id string) error {
+	_, err := io.WriteString(w, "FIN "+id+"\n")
+	return err
+}
+
 // next reads the next frame that is not a heartbeat.
 func (w *wire) next(within time.Duration) (kind uint32, data string, err error) {
 	deadline := time.Now().Add(within)

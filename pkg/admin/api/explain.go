@@ -6,15 +6,17 @@ import "time"
 type Explanation struct {
 	Topic   string `json:"topic"`
 	Channel string `json:"channel"`
-	// Moving: a message was finished during the observation of at most a second, or there is
-	// none to finish.
+	// Moving: a message was finished during the observation of one to five seconds, or there is none to
+	// finish, or at the rate of the last minute none was to be expected during the observation.
 	Moving      bool    `json:"moving"`
 	Ready       int64   `json:"ready"` // waiting: neither in flight nor deferred
 	InFlight    int64   `json:"in_flight"`
 	Deferred    int64   `json:"deferred"`
 	OldestAgeMS int64   `json:"oldest_age_ms"` // of the oldest unfinished message; 0: none
 	Consumers   int     `json:"consumers"`
-	Causes      []Cause `json:"causes"` // in the order in which to check them
+	InPerS      float64 `json:"in_per_s"`  // over the last minute
+	OutPerS     float64 `json:"out_per_s"` // finished, likewise
+	Causes      []Cause `json:"causes"`    // in the order in which to check them
 	// MissingNodes lead partitions but did not answer; their messages are not counted.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
@@ -253,6 +254,12 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 
 // info describes a channel with its current counts. Without a leader there are none.
 func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
+	c, _ := v.infoWithRates(ctx, t, name)
+	return c
+}
+
+// infoWithRates also returns the rates of the messages that come and are finished.
+func (v channelsAPI) infoWithRates(ctx context.Context, t *meta.Topic, name string) (api.Channel, flow.Rates) {
 	c, stored := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}, t.Channels[name]
 	if stored != nil {
 		c.Paused, c.Order = stored.Paused, stored.Order
@@ -270,7 +277,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 	if stored != nil {
 		out.Filter = stored.Filter
 	}
-	return out
+	return out, c.Rates
 }
 
 func apiChannel(topic string, c stats.Channel) api.Channel {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -19,37 +20,76 @@ import (
 // How long, and how often, a channel is observed until it makes progress.
 const (
 	explainFor   = time.Second
+	explainMost  = 5 * time.Second // a channel that finished messages in the last minute
 	explainEvery = 100 * time.Millisecond
 )
 
+// observation is what was seen of a channel.
+type observation struct {
+	before, now *api.Channel
+	rates       flow.Rates    // of the last minute before it
+	watched     time.Duration // between before and now
+}
+
 // explain reports what prevents a channel from making progress.
 func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (answer, error) {
-	before := v.info(r.Context(), t, channel)
-	now, err := v.untilItMoves(r.Context(), t, before)
+	seen, err := v.untilItMoves(r.Context(), t, channel)
 	if err != nil {
 		return answer{}, err
 	}
-	return success(explained(new(v.topics.info(r.Context(), t)), &before, &now, v.topics.broker.Journal().Events(0)))
+	return success(explained(new(v.topics.info(r.Context(), t)), seen, v.topics.broker.Journal().Events(0)))
 }
 
-// untilItMoves returns the state of a channel once a message was finished, or after the maximum
-// time.
-func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, c api.Channel) (api.Channel, error) {
+// untilItMoves observes a channel until a message is finished, but at most for as long as patience says.
+func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, channel string) (observation, error) {
+	c, rates := v.infoWithRates(ctx, t, channel)
+	o := observation{before: &c, now: &c, rates: rates}
 	ticker := time.NewTicker(explainEvery)
 	defer ticker.Stop()
-	now := c
-	for range int(explainFor / explainEvery) {
-		if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {
-			break
-		}
+	for most := patience(rates); o.watched < most && unfinished(o.now) > 0 && !o.progressed(); o.watched += explainEvery {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return now, context.Cause(ctx)
+			return o, context.Cause(ctx)
 		}
-		now = v.info(ctx, t, c.Name)
+		o.now = new(v.info(ctx, t, channel))
 	}
-	return now, nil
+	return o, nil
+}
+
+// fewest is how many messages must have been expected, at the rate of the last minute, during a time in which
+// none was finished, for that to mean that the channel has stopped.
+const fewest = 3
+
+// patience returns how long a channel is observed: until three messages are to be expected, within bounds.
+func patience(r flow.Rates) time.Duration {
+	if r.Out <= 0 {
+		return explainFor
+	}
+	return max(explainFor, min(explainMost, interval(r, fewest)))
+}
+
+// interval returns the time in which n messages are finished at the rate of the last minute, which is not 0.
+func interval(r flow.Rates, n int) time.Duration {
+	return time.Duration(min(float64(n)/r.Out, flow.Long.Seconds()) * float64(time.Second))
+}
+
+// progressed reports whether a message was finished.
+func (o observation) progressed() bool {
+	return o.now.FinishedTotal > o.before.FinishedTotal || o.now.FilteredTotal > o.before.FilteredTotal
+}
+
+// moves reports whether the channel makes progress: messages were finished, or have been in the last minute,
+// and so slowly that none was to be expected during the observation.
+func (o observation) moves() bool {
+	if o.progressed() {
+		return true
+	}
+	if o.rates.Out <= 0 || o.watched >= interval(o.rates, fewest) {
+		return false
+	}
+	held := longest(o.now.Consumers)
+	return held.IsZero() || time.Since(held) < interval(o.rates, fewest*max(1, len(o.now.Consumers)))
 }
 
 // unfinished counts the messages of a channel that are not finished.
@@ -58,15 +98,17 @@ func unfinished(c *api.Channel) int64 { return c.Depth + c.InFlight + c.Deferred
 // heldBack reports whether messages of a topic wait before its channels, since it is paused.
 func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
 
-// explained returns the causes that delay the messages of a channel, from two observations and from
-// the cluster's events.
-func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api.Explanation {
+// explained returns the causes that delay the messages of a channel, from an observation and from the cluster's
+// events.
+func explained(t *api.Topic, o observation, events []*meta.Event) api.Explanation {
+	now := o.now
 	e := api.Explanation{
-		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || now.FilteredTotal > before.FilteredTotal || unfinished(now) == 0 && !heldBack(t),
+		Topic: t.Name, Channel: now.Name, Moving: o.moves() || unfinished(now) == 0 && !heldBack(t),
 		Ready: now.Depth, InFlight: now.InFlight, Deferred: now.Deferred, OldestAgeMS: time.Duration(now.OldestAge).Milliseconds(),
-		Consumers: len(now.Consumers), Causes: []api.Cause{}, MissingNodes: now.MissingNodes,
+		Consumers: len(now.Consumers), InPerS: rounded(o.rates.In), OutPerS: rounded(o.rates.Out),
+		Causes: []api.Cause{}, MissingNodes: now.MissingNodes,
 	}
-	causes := diagnosis{topic: t, before: before, now: now, events: events}
+	causes := diagnosis{observation: o, topic: t, events: events}
 	causes.ofThePlace()
 	causes.ofTheOperator()
 	if unfinished(now) > 0 {
@@ -75,6 +117,7 @@ func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api
 			causes.allDeferred()
 		}
 		causes.ofTheConsumers()
+		causes.ofTheRates()
 		causes.ofTheMessages()
 	}
 	causes.ofTheQuota()
@@ -85,10 +128,10 @@ func explained(t *api.Topic, before, now *api.Channel, events []*meta.Event) api
 
 // diagnosis collects causes.
 type diagnosis struct {
-	topic       *api.Topic
-	before, now *api.Channel
-	events      []*meta.Event // of the cluster, the oldest first
-	found       []api.Cause
+	observation
+	topic  *api.Topic
+	events []*meta.Event // of the cluster, the oldest first
+	found  []api.Cause
 }
 
 func (d *diagnosis) add(code api.CauseCode, count int64, do, what string, args ...any) {
@@ -257,172 +300,11 @@ func (d *diagnosis) ofTheFilter() {
 	}
 }
 
-// ofTheConsumers finds consumers that accept no messages, or do not finish them.
-func (d *diagnosis) ofTheConsumers() {
-	if len(d.now.Consumers) == 0 {
-		d.noConsumer()
-		return
-	}
-	var zero, backoff, full, silent, requeuing []api.Consumer
-	held, timedOut := int64(0), d.now.TimedOutTotal-min(d.before.TimedOutTotal, d.now.TimedOutTotal)
-	var late []api.Consumer
-	for _, c := range d.now.Consumers {
-		switch {
-		case c.Ready > 0 && d.onlyRequeues(c):
-			requeuing = append(requeuing, c)
-		case c.InFlight > 0 && (d.now.Ordered || c.InFlight >= c.Ready):
-			full = append(full, c)
-			held += c.InFlight
-		case c.Ready == 0 && c.RequeuedTotal > 0:
-			backoff = append(backoff, c)
-		case c.Ready == 0:
-			zero = append(zero, c)
-		case c.InFlight > 0 && d.answersNone(c):
-			silent = append(silent, c)
-		}
-		if c.TimedOutTotal > 0 {
-			late = append(late, c)
-		}
-	}
-	of := len(d.now.Consumers)
-	if len(backoff) > 0 {
-		d.add(api.CauseBackoff, int64(len(backoff)), "find out why messages fail: see the consumers' logs",
-			"%d of %d consumers request no messages (RDY 0) and have requeued some, as clients in backoff do: %s", len(backoff), of, those(backoff))
-		d.waiting(backoff...)
-	}
-	if len(zero) > 0 {
-		d.add(api.CauseReadyZero, int64(len(zero)), "have the consumers send RDY; more consumers than max_in_flight leave some with RDY 0",
-			"%d of %d consumers request no messages (RDY 0): %s", len(zero), of, those(zero))
-		d.waiting(zero...)
-	}
-	if len(requeuing) > 0 {
-		d.requeued(requeuing)
-	}
-	if len(full) > 0 {
-		d.held(full, held)
-	}
-	if len(silent) > 0 {
-		d.unanswered(silent)
-	}
-	if len(late) > 0 {
-		d.add(api.CauseSlowConsumer, int64(len(late)), "raise the message timeout, send TOUCH, or make the consumers faster",
-			"messages time out at %d of %d consumers (%d during the observation): %s", len(late), of, timedOut, those(late))
-		d.waiting(late...)
-	}
-}
-
 // since sets from when on the last found cause delays messages.
 func (d *diagnosis) since(at time.Time) {
 	if !at.IsZero() {
 		d.found[len(d.found)-1].Since = new(at.UTC())
 	}
-}
-
-// noConsumer names the last consumer. If none is known, no consumer has been subscribed since the oldest
-// message was published.
-func (d *diagnosis) noConsumer() {
-	const do, what = "start a consumer of the channel", "no consumer is subscribed"
-	if at := d.now.LeftAt; at != nil {
-		ago := units.FormatDuration(max(0, time.Since(*at)).Truncate(time.Second))
-		d.add(api.CauseNoConsumer, unfinished(d.now), do, what+"; the last one, %s, left %s ago", d.now.LastConsumer, ago)
-		d.since(*at)
-		return
-	}
-	d.add(api.CauseNoConsumer, unfinished(d.now), do, what+", and none was since the leaders of the partitions took over")
-	if age := time.Duration(d.now.OldestAge); age > 0 {
-		d.since(time.Now().Add(-age))
-	}
-}
-
-// longest returns since when the consumers have the message that one of them has had longest; the zero time
-// if they have none.
-func longest(consumers []api.Consumer) (since time.Time) {
-	for _, c := range consumers {
-		if c.Oldest != nil && (since.IsZero() || c.Oldest.Since.Before(since)) {
-			since = c.Oldest.Since
-		}
-	}
-	return since
-}
-
-// holding names consumers, each with the message that it has had longest.
-func holding(consumers []api.Consumer) string {
-	names := make([]string, len(consumers))
-	for i, c := range consumers {
-		if names[i] = nameOf(c); c.Oldest != nil {
-			names[i] += fmt.Sprintf(" has %d/%d for %s", c.Oldest.Partition, c.Oldest.Seq, units.FormatDuration(max(0, time.Since(c.Oldest.Since)).Truncate(time.Second)))
-		}
-	}
-	return list(names)
-}
-
-// held names the consumers that hold the messages in flight.
-func (d *diagnosis) held(full []api.Consumer, messages int64) {
-	what := "%d of %d consumers hold as many messages as their RDY allows, %d in all: %s"
-	do := "raise RDY (max_in_flight), add consumers, or find out what the consumers wait for"
-	if d.now.Ordered {
-		what = "the channel delivers one message of a partition at a time, and %d of %d consumers have not finished theirs, %d in all: %s"
-		do = "find out what these consumers wait for"
-	}
-	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, holding(full))
-	d.since(longest(full))
-}
-
-// silentAfter is how long a consumer of a channel that makes progress must have been connected
-// before it is reported as not answering.
-const silentAfter = 10 * time.Second
-
-// neverAnswered reports whether a consumer has finished and requeued nothing since it connected.
-func neverAnswered(c api.Consumer) bool { return c.FinishedTotal+c.RequeuedTotal == 0 }
-
-// answersNone reports whether a consumer that holds messages answers none of them: between the
-// observations of a channel that makes no progress, or at all for one that does.
-func (d *diagnosis) answersNone(c api.Consumer) bool {
-	if d.now.FinishedTotal > d.before.FinishedTotal {
-		return neverAnswered(c) && time.Since(c.ConnectedAt) >= silentAfter
-	}
-	return slices.ContainsFunc(d.before.Consumers, func(b api.Consumer) bool {
-		return b.Address == c.Address && b.InFlight > 0 && b.FinishedTotal == c.FinishedTotal && b.RequeuedTotal == c.RequeuedTotal
-	})
-}
-
-// onlyRequeues reports whether a consumer has requeued messages between the observations, while the channel made no
-// progress. As it soon has others in their place, it may seem to hold as many as its RDY allows.
-func (d *diagnosis) onlyRequeues(c api.Consumer) bool {
-	return d.now.FinishedTotal <= d.before.FinishedTotal && slices.ContainsFunc(d.before.Consumers, func(b api.Consumer) bool {
-		return b.Address == c.Address && b.RequeuedTotal < c.RequeuedTotal
-	})
-}
-
-// requeued names the consumers that requeue what they receive.
-func (d *diagnosis) requeued(by []api.Consumer) {
-	n := int64(d.now.RequeuedTotal - min(d.before.RequeuedTotal, d.now.RequeuedTotal)) //nolint:gosec // a count
-	d.add(api.CauseRequeued, n, "find out why messages fail: see the consumers' logs; brokerctl channel alter "+d.topic.Name+"/"+d.now.Name+
-		" --max-attempts N makes those that fail each time dead letters",
-		"%d of %d consumers requeue what they receive, and none finishes a message: %d requeued during the observation: %s", len(by), len(d.now.Consumers), n, those(by))
-	d.waiting(by...)
-}
-
-// unanswered names the consumers that hold messages in flight and answer none of them, although
-// RDY allows more.
-func (d *diagnosis) unanswered(silent []api.Consumer) {
-	held, since, names := int64(0), "since they connected", make([]string, len(silent))
-	for i, c := range silent {
-		held += c.InFlight
-		names[i] = nameOf(c)
-		if neverAnswered(c) {
-			names[i] += ", connected for " + units.FormatDuration(time.Since(c.ConnectedAt).Truncate(time.Second))
-		} else {
-			since = "during the observation of " + units.FormatDuration(explainFor)
-		}
-	}
-	of := fmt.Sprintf("%d of %d", held, d.now.InFlight)
-	if held >= d.now.InFlight {
-		of = fmt.Sprintf("all %d", held)
-	}
-	d.add(api.CauseInFlightHeld, held, "find out whether these consumers hang or do not read from their connections; end those that do: their messages are redelivered at once",
-		"%d of %d consumers hold %s messages in flight and have answered none %s: %s", len(silent), len(d.now.Consumers), of, since, list(names))
-	d.since(longest(silent))
 }
 
 // ofThePolicy finds what the channel's policy delays.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -36,13 +37,13 @@ func TestFullTopicNamesTheSlowestChannel(t *testing.T) {
 	c := busyChannel()
 	c.Depth, c.InFlight = 0, 0
 	for _, want := range []string{"finish messages of t/slow, which has most of them, 10: brokerctl channel explain t/slow; or brokerctl topic alter t --max-bytes", "brokerctl topic alter t --max-bytes"} {
-		if e := explained(&topic, &c, &c, nil); len(e.Causes) != 1 || !strings.HasPrefix(e.Causes[0].Do, want) {
+		if e := explained(&topic, observation{before: &c, now: &c}, nil); len(e.Causes) != 1 || !strings.HasPrefix(e.Causes[0].Do, want) {
 			t.Errorf("%+v, want %q", e.Causes, want)
 		}
 		topic.Channels = nil
 	}
 	topic.Config.Retention = api.Duration(72 * time.Hour)
-	if e := explained(&topic, &c, &c, nil); len(e.Causes) != 1 || !strings.HasSuffix(e.Causes[0].What, "retention of 72h") || !strings.HasPrefix(e.Causes[0].Do, "shorten the retention") {
+	if e := explained(&topic, observation{before: &c, now: &c}, nil); len(e.Causes) != 1 || !strings.HasSuffix(e.Causes[0].What, "retention of 72h") || !strings.HasPrefix(e.Causes[0].Do, "shorten the retention") {
 		t.Errorf("finished messages are kept: %+v", e.Causes)
 	}
 }
@@ -53,6 +54,7 @@ func TestExplained(t *testing.T) {
 		topic  func(*api.Topic)
 		before func(*api.Channel) // than both observations
 		now    func(*api.Channel)
+		rates  flow.Rates
 		silent bool // the consumer answers nothing between the observations
 		moving bool
 		causes []api.CauseCode
@@ -215,6 +217,51 @@ func TestExplained(t *testing.T) {
 			},
 			moving: true,
 		},
+		"all that may be in flight is, and consumers make progress": {
+			before: func(c *api.Channel) { c.Consumers[0].Ready = 2 },
+			now:    func(c *api.Channel) { c.FinishedTotal++ }, moving: true,
+		},
+		"one consumer keeps a message while another makes progress": {
+			before: func(c *api.Channel) {
+				c.Consumers[0].Ready, c.Consumers[0].FinishedTotal = 2, 9
+				c.Consumers[0].Oldest = &api.HeldMessage{Seq: 3, Since: time.Now().Add(-5 * time.Minute)}
+				c.Consumers = append(c.Consumers, api.Consumer{Address: "10.0.0.9:2", Ready: 1, InFlight: 1, FinishedTotal: 8})
+			},
+			now: func(c *api.Channel) { c.FinishedTotal++ }, rates: flow.Rates{In: 1, Out: 2}, moving: true,
+			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "worker (10.0.0.9:1) has 0/3 for 5m", count: 2,
+		},
+		"a slow consumer, and none was to be expected during the observation": {
+			before: func(c *api.Channel) {
+				c.Consumers[0].Ready = 2
+				c.Consumers[0].Oldest = &api.HeldMessage{Seq: 3, Since: time.Now().Add(-29 * time.Second)}
+			},
+			rates: flow.Rates{In: 0.01, Out: 0.1}, moving: true,
+			causes: []api.CauseCode{api.CauseSlowConsumer}, count: 10,
+			says: "0.01/s in, 0.1/s out by 1 consumer, 10 messages wait: none will wait in about 1m51s",
+		},
+		"a slow consumer that has stopped": {
+			before: func(c *api.Channel) {
+				c.Consumers[0].Ready = 2
+				c.Consumers[0].Oldest = &api.HeldMessage{Seq: 3, Since: time.Now().Add(-31 * time.Second)}
+			},
+			rates:  flow.Rates{In: 0.01, Out: 0.1},
+			causes: []api.CauseCode{api.CauseInFlightHeld}, count: 2, says: "1 of 1 consumers hold as many",
+		},
+		"a consumer that has stopped a moment ago": {
+			before: func(c *api.Channel) { c.Consumers[0].Ready = 2 }, rates: flow.Rates{In: 5, Out: 4},
+			causes: []api.CauseCode{api.CauseInFlightHeld}, count: 2, says: "1 of 1 consumers hold as many",
+		},
+		"more comes than the consumer finishes": {
+			before: func(c *api.Channel) { c.Depth = 9000 },
+			now:    func(c *api.Channel) { c.FinishedTotal++ }, rates: flow.Rates{In: 26, Out: 1.6}, moving: true,
+			causes: []api.CauseCode{api.CauseSlowConsumer}, count: 9000,
+			says: "26/s in, 1.6/s out by 1 consumer, 9000 messages wait: about 16 more consumers like these would keep up",
+		},
+		"more comes than may be delivered": {
+			before: func(c *api.Channel) { c.RateLimited, c.Policy.Rate = true, 2 },
+			now:    func(c *api.Channel) { c.FinishedTotal++ }, rates: flow.Rates{In: 26, Out: 1.6}, moving: true,
+			causes: []api.CauseCode{api.CauseRateLimited}, says: "at most 2 messages per second, and 10 are waiting", count: 10,
+		},
 		"strict order": {
 			before: func(c *api.Channel) { c.Ordered, c.Consumers[0].InFlight, c.InFlight = true, 1, 1 },
 			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "one message of a partition at a time", count: 1,
@@ -322,7 +369,7 @@ func TestExplained(t *testing.T) {
 		if x.now != nil {
 			x.now(&now)
 		}
-		e := explained(&topic, &before, &now, nil)
+		e := explained(&topic, observation{&before, &now, x.rates, time.Second}, nil)
 		var codes []api.CauseCode
 		for _, c := range e.Causes {
 			codes = append(codes, c.Code)
@@ -397,7 +444,7 @@ func TestCauseSaysSinceWhen(t *testing.T) {
 			topic.Partitions = slices.Clone(topic.Partitions)
 			x.topic(&topic)
 		}
-		e := explained(&topic, &before, &c, []*meta.Event{
+		e := explained(&topic, observation{before: &before, now: &c, watched: time.Second}, []*meta.Event{
 			{At: taken.Add(-time.Hour).UnixNano(), Kind: "topic_paused", Object: "t"},
 			{At: taken.UnixNano(), Kind: "topic_resumed", Object: "t"},
 			{At: taken.UnixNano(), Kind: "topic_paused", Object: "t"},
@@ -466,7 +513,7 @@ func TestCauseIsNotSinceAnEarlierOne(t *testing.T) {
 			e.At = old.UnixNano()
 		}
 		var got time.Time
-		if e := explained(&topic, &before, &c, x.events); len(e.Causes) == 0 {
+		if e := explained(&topic, observation{before: &before, now: &c, watched: time.Second}, x.events); len(e.Causes) == 0 {
 			t.Errorf("%s: no cause", name)
 		} else if e.Causes[0].Since != nil {
 			got = *e.Causes[0].Since
