@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/internal/batching"
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/internal/output"
 	"github.com/brokerd/brokerd/internal/topiclog"
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -159,7 +159,7 @@ func (o *exporting) open(cmd *cobra.Command) (*bufio.Writer, func(failed bool) e
 
 // readExported parses one line of an exported file.
 func readExported(line []byte) (e exported, err error) {
-	if err := json.Unmarshal(line, &e); err != nil {
+	if err := jsonbytes.Unmarshal(line, &e); err != nil {
 		return e, err
 	}
 	if len(e.Body) == 0 {

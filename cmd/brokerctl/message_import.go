@@ -173,7 +173,7 @@ func (o *importing) publishLines(ctx context.Context, g *globals, from io.Reader
 
 // messageOf returns the message to publish for an exported one.
 func (o *importing) messageOf(e *exported, now time.Time) (m api.Message, err error) {
-	m = api.Message{Body: e.Body, Key: e.Key, Dedup: e.Dedup, KeyBase64: e.KeyBase64, DedupBase64: e.DedupBase64, TTLMS: e.TTLMS, Headers: e.Headers, TraceIDHex: e.TraceID}
+	m = api.Message{Body: e.Body, Key: e.Key, Dedup: e.Dedup, KeyBase64: e.KeyBase64, DedupBase64: e.DedupBase64, TTLMS: e.TTLMS, Headers: e.Headers, HeadersBase64: e.HeadersBase64, TraceIDHex: e.TraceID}
 	if e.DeliverAt != nil {
 		m.DelayMS = max(0, e.DeliverAt.Sub(now).Milliseconds())
 	}

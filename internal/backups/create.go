@@ -217,6 +217,7 @@ func Stored(m *api.Peeked) *backup.Message {
 	if string(m.Headers) != "{}" {
 		s.Headers = m.Headers
 	}
+	s.HeadersBase64 = m.HeadersBase64
 	return s
 }
 

@@ -148,7 +148,11 @@ func (r *restoring) admissible(ctx context.Context) error {
 					e.Hint = "raise max-msg-size on all nodes first"
 					return e
 				}
-				if _, err := header.Parse(m.Headers); errors.Is(err, header.ErrWritten) && !admin {
+				own := m.Headers
+				if len(m.HeadersBase64) > 0 {
+					own = m.HeadersBase64
+				}
+				if _, err := header.Parse(own); errors.Is(err, header.ErrWritten) && !admin {
 					return api.Errorf(failure.Forbidden, "topic %s: message %d/%d is a dead letter, which only an administrator may restore: nothing was restored", r.t.Name, i, m.Seq)
 				}
 				return ctx.Err()
@@ -307,7 +311,7 @@ func (p *partitionRestore) restore(ctx context.Context) error {
 // add publishes a message, together with others.
 func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
 	now := p.r.c.Now()
-	out := api.Message{Body: m.Body, Key: m.Key, KeyBase64: m.KeyBase64, Headers: m.Headers, TraceIDHex: m.TraceID}
+	out := api.Message{Body: m.Body, Key: m.Key, KeyBase64: m.KeyBase64, Headers: m.Headers, HeadersBase64: m.HeadersBase64, TraceIDHex: m.TraceID}
 	if rest := p.delay(m, now); rest > 0 {
 		out.DelayMS = max(1, rest.Milliseconds())
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -67,7 +68,7 @@ func (s *session) identify() ([]byte, error) {
 		return nil, refuse("E_BAD_BODY IDENTIFY failed to read body size")
 	}
 	var in introduction
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := jsonbytes.Unmarshal(body, &in); err != nil {
 		return nil, refuse("E_BAD_BODY IDENTIFY failed to decode JSON body")
 	}
 	if in.BroadcastAddress == "" || in.TCPPort == 0 || in.HTTPPort == 0 || in.Version == "" {

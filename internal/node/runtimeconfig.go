@@ -1,12 +1,12 @@
 package node
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 )
 
@@ -78,7 +78,7 @@ func (c *runtimeConfig) SetOption(name string, value []byte) error {
 		return nil
 	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
 		var addresses []string
-		if err := json.Unmarshal(value, &addresses); err != nil {
+		if err := jsonbytes.Unmarshal(value, &addresses); err != nil {
 			return errors.New("must be a list of addresses")
 		}
 		c.lookupds.SetAddresses(addresses)

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 // MetadataFile is the file in which nsqd keeps its topics and channels.
@@ -196,6 +198,9 @@ func readMetadata(file string) ([]Topic, error) {
 				Paused bool   `json:"paused"`
 			} `json:"channels"`
 		} `json:"topics"`
+	}
+	if err := jsonbytes.Check(content); err != nil {
+		return nil, fmt.Errorf("%s: not nsqd 1.3.0 metadata: %w", file, err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()

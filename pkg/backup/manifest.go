@@ -93,7 +93,9 @@ type Message struct {
 	Timestamp time.Time       `json:"timestamp"`
 	Key       string          `json:"key,omitempty"`
 	Headers   json.RawMessage `json:"headers,omitempty"`
-	Dedup     string          `json:"dedup,omitempty"`
+	// HeadersBase64 are the headers if JSON text cannot represent their strings; Headers is absent then.
+	HeadersBase64 []byte `json:"headers_base64,omitempty"`
+	Dedup         string `json:"dedup,omitempty"`
 	// KeyBase64 and DedupBase64 are set if Key or Dedup cannot represent the bytes, which are not UTF-8.
 	KeyBase64   []byte     `json:"key_base64,omitempty"`
 	DedupBase64 []byte     `json:"dedup_base64,omitempty"`

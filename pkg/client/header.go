@@ -2,13 +2,14 @@ package client
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 // Limits of message headers; brokers refuse larger values.
@@ -77,15 +78,11 @@ func appendName(dst []byte, name string) []byte {
 	return append(appendString(dst, name), ':')
 }
 
-// appendString writes a JSON string.
+// appendString writes a JSON string. Bytes that are not UTF-8 are sent as they are: ids and keys are bytes.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' || b > '~' || b == '"' || b == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic("BUG: cannot encode a string as JSON: " + err.Error())
-			}
-			return append(dst, quoted...)
+			return jsonbytes.AppendText(dst, []byte(s))
 		}
 	}
 	return append(append(append(dst, '"'), s...), '"')
@@ -167,20 +164,23 @@ func splitHeader(data []byte) (header, body []byte, err error) {
 
 // HeaderValue returns a header of the message as text. It returns false if there is no header of
 // that name, or if the consumer was created without WithHeaders.
-func (m *Message) HeaderValue(name string) (string, bool) {
-	var all map[string]json.RawMessage
-	if len(m.Header) == 0 || json.Unmarshal(m.Header, &all) != nil {
-		return "", false
-	}
-	raw, ok := all[name]
+func (m *Message) HeaderValue(name string) (value string, found bool) {
+	members, ok := jsonbytes.Members(m.Header)
 	if !ok {
 		return "", false
 	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return string(raw), true // a number or another JSON value
+	for key, raw := range members {
+		if string(key) != name {
+			continue
+		}
+		found = true
+		if text, is := jsonbytes.Text(raw); is {
+			value = string(text)
+		} else {
+			value = string(raw) // a number or another JSON value
+		}
 	}
-	return text, true
+	return value, found
 }
 
 // Key returns the key that the message was published with; "" if none, or if the consumer was

@@ -228,3 +228,17 @@ func TestIDsAreWrittenAsHexadecimalDigits(t *testing.T) {
 		}
 	}
 }
+
+// A broker stores ids and keys as bytes, so different ones must be different in a header.
+func TestHeadersPreserveBytes(t *testing.T) {
+	for c := range 256 {
+		want := string([]byte{byte(c)})
+		raw := appendHeader(nil, &call{out: Outgoing{Body: []byte("b"), DedupID: want, Key: want, Headers: map[string]string{want: want}}}, 0)
+		m := Message{Header: raw}
+		id, _ := m.HeaderValue(nameDedup)
+		value, _ := m.HeaderValue(want)
+		if id != want || m.Key() != want || value != want {
+			t.Errorf("%#x in %q came back as %q, %q, %q", c, raw, id, m.Key(), value)
+		}
+	}
+}

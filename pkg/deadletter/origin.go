@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
@@ -44,9 +45,10 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	if !json.Valid(o.Header) {
 		o.Header = nil
 	}
+	o = o.Text()
 	text, err := json.Marshal(letterHeader{&o})
 	if err == nil && len(text) > topic.MaxHeader {
-		o.Header = nil
+		o.Header, o.HeaderBase64 = nil, nil
 		text, err = json.Marshal(letterHeader{&o})
 	}
 	if err != nil {
@@ -55,17 +57,30 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// ReadOrigin reads the origin of a dead letter from its header.
+// Text returns the origin with a header that is not UTF-8 in HeaderBase64 instead of Header, as JSON must have
+// it.
+func (o Origin) Text() Origin {
+	if jsonbytes.Check(o.Header) != nil {
+		o.Header, o.HeaderBase64 = nil, o.Header
+	}
+	return o
+}
+
+// ReadOrigin reads the origin of a dead letter from its header. The message's own header is in Header, also if
+// it is not UTF-8.
 func ReadOrigin(text []byte) (Origin, error) {
 	var h letterHeader
 	if len(text) == 0 {
 		return Origin{}, errNotDeadLetter
 	}
-	if err := json.Unmarshal(text, &h); err != nil {
+	if err := jsonbytes.Unmarshal(text, &h); err != nil {
 		return Origin{}, fmt.Errorf("%w: %w", errNotDeadLetter, err)
 	}
 	if h.Origin == nil || h.Origin.Topic == "" || h.Origin.Channel == "" || h.Origin.Partition < 0 {
 		return Origin{}, errNotDeadLetter
+	}
+	if o := h.Origin; len(o.HeaderBase64) > 0 {
+		o.Header, o.HeaderBase64 = o.HeaderBase64, nil
 	}
 	return *h.Origin, nil
 }
@@ -73,13 +88,17 @@ func ReadOrigin(text []byte) (Origin, error) {
 // chosen reports whether a filter chooses the message that became a dead letter. The filter sees
 // the message's own header with dead_letter added, its key, and the fields of the Origin.
 func (o *Origin) chosen(f *filter.Filter, m *topic.Message) bool {
-	fields := map[string]json.RawMessage{}
-	_ = json.Unmarshal(o.Header, &fields) // without one there are no fields
 	own := o.Header
 	o.Header = nil
-	fields["dead_letter"], _ = json.Marshal(o) // cannot fail: it contains only texts and numbers
+	about, _ := json.Marshal(o) // cannot fail: it contains only texts and numbers
 	o.Header = own
-	all, _ := json.Marshal(fields) // likewise
+	all := []byte{'{'}
+	if members, ok := jsonbytes.Members(own); ok { // otherwise there are no fields
+		for name, value := range members {
+			all = append(append(append(jsonbytes.AppendText(all, name), ':'), value...), ',')
+		}
+	}
+	all = append(append(append(all, `"dead_letter":`...), about...), '}')
 	chosen, err := f.Match(&filter.Message{
 		Header: all, Key: m.Key, Tag: header.TagOf(own), Partition: o.Partition, Timestamp: time.Unix(0, o.FirstTimestampNS),
 		Attempts: int(o.Attempts), Size: len(m.Body),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -98,5 +99,31 @@ func TestFilterOfDeadLettersSeesTheMessage(t *testing.T) {
 		if _, is := (Selection{"orders", "ship", f}).Has(seen); is {
 			t.Errorf("%s: a dead letter of another channel", expression)
 		}
+	}
+}
+
+// A header that is not UTF-8, or has half of a surrogate pair, is valid JSON in the dead letter, and itself again
+// when it is read.
+func TestOriginKeepsBytesOfHeader(t *testing.T) {
+	for _, own := range []string{"{\"a\":\"\xc1\"}", `{"a":"\ud800"}`, "{\"\xff\":1,\"\xfe\":2}"} {
+		o := sample()
+		o.Header = json.RawMessage(own)
+		text, err := o.AppendHeader(nil)
+		if err != nil || jsonbytes.Check(text) != nil {
+			t.Fatalf("%q is in the header %q, %v", own, text, err)
+		}
+		back, err := ReadOrigin(text)
+		if err != nil || string(back.Header) != own || back.HeaderBase64 != nil {
+			t.Errorf("%q came back as %+v, %v", own, back, err)
+		}
+	}
+	f, err := filter.Compile(`header.a == "\uFFFD"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := sample()
+	o.Header = json.RawMessage("{\"a\":\"\xc1\"}")
+	if o.chosen(f, &topic.Message{}) {
+		t.Error("a byte is taken for U+FFFD")
 	}
 }

@@ -3,10 +3,10 @@ package filter
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strconv"
-	"strings"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 // exact is the largest value up to which float64 represents every whole number.
@@ -15,14 +15,13 @@ const exact = 1 << 53
 // readHeader returns a JSON object as expressions see it. Whole numbers are ints, as in an
 // expression: a float64 cannot distinguish large neighbouring ones, and has no remainder operator.
 func readHeader(raw []byte) (map[string]any, error) {
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.UseNumber()
-	var header map[string]any
-	if err := d.Decode(&header); err != nil {
+	v, err := jsonbytes.Value(raw)
+	if err != nil || v == nil {
 		return nil, err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one JSON value")
+	header, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("not a JSON object")
 	}
 	for name, v := range header {
 		header[name] = withNumbers(v)

@@ -1,12 +1,13 @@
 package header
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -56,7 +57,7 @@ func ParseFilter(raw []byte) (*Filter, error) {
 		return nil, nil
 	}
 	var s *spec
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if err := jsonbytes.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("%w: %w", errFilter, err)
 	}
 	if s == nil || s.all() {
@@ -194,18 +195,22 @@ func (f *Filter) Match(raw []byte) bool {
 	if f == nil {
 		return true
 	}
-	var all map[string]json.RawMessage
+	members, ok := jsonbytes.Members(raw)
+	if !ok {
+		return f.inverse
+	}
 	values := make(map[string]string, len(f.keys))
-	if len(raw) > 0 && json.Unmarshal(raw, &all) == nil {
-		for _, key := range f.keys {
-			var text string
-			if value, ok := all[key]; ok && value[0] == '"' && json.Unmarshal(value, &text) == nil {
-				values[key] = text
-			}
+	for name, value := range members {
+		if !slices.Contains(f.keys, string(name)) {
+			continue
+		}
+		if text, ok := jsonbytes.Text(value); ok {
+			values[string(name)] = string(text)
+		} else {
+			delete(values, string(name)) // of an earlier member with the name
 		}
 	}
-	matches := all != nil && f.matches(values)
-	return matches != f.inverse
+	return f.matches(values) != f.inverse
 }
 
 // TagOf returns the tag of a header that was checked when it was published; ""

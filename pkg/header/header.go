@@ -2,12 +2,11 @@ package header
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -83,23 +82,24 @@ func parsePlain(raw []byte) (Reserved, error) {
 	return parseAny(raw)
 }
 
-// parseAny reads any header.
+// parseAny reads any header. Bytes of texts that are not UTF-8 are preserved: ids and keys are bytes.
 func parseAny(raw []byte) (Reserved, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return Reserved{}, fmt.Errorf("%w: %w", errNotObject, err)
+	members, ok := jsonbytes.Members(raw)
+	if !ok {
+		return Reserved{}, errNotObject
 	}
-	if all == nil {
-		return Reserved{}, errNotObject // the text is null
-	}
-	fields := make([]field, 0, len(all))
-	for key, value := range all {
-		f := field{key: []byte(key), value: value}
-		if strings.HasPrefix(key, reserved) {
-			var text string
-			f.isText = json.Unmarshal(value, &text) == nil && string(value) != "null"
-			f.text = []byte(text)
+	var fields []field
+	numbers := map[string]int{} // of fields, by key: the last of several with one key counts
+	for key, value := range members {
+		f := field{key: key, value: value}
+		if bytes.HasPrefix(key, []byte(reserved)) {
+			f.text, f.isText = jsonbytes.Text(value)
 		}
+		if i, there := numbers[string(key)]; there {
+			fields[i] = f
+			continue
+		}
+		numbers[string(key)] = len(fields)
 		fields = append(fields, f)
 	}
 	return reservedOf(fields)

@@ -6,9 +6,12 @@ package keys
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 const (
@@ -79,7 +82,7 @@ func (r Rule) Of(body []byte) []byte {
 			key = body[:i]
 		}
 	case r.pointer != nil:
-		key = find(json.NewDecoder(bytes.NewReader(body)), r.pointer)
+		key = (&search{body: body, d: json.NewDecoder(bytes.NewReader(body))}).find(r.pointer)
 	}
 	if len(key) == 0 || len(key) > maxKey {
 		return nil
@@ -87,8 +90,32 @@ func (r Rule) Of(body []byte) []byte {
 	return key
 }
 
+// search reads the tokens of a body. encoding/json replaces bytes of texts that are not UTF-8, so texts are
+// read from the body itself.
+type search struct {
+	body []byte
+	d    *json.Decoder
+}
+
+// text reads a token, and returns the bytes of a string.
+func (s *search) text() (token json.Token, text []byte, err error) {
+	from := s.d.InputOffset()
+	if token, err = s.d.Token(); err != nil {
+		return nil, nil, err
+	}
+	if _, is := token.(string); is {
+		raw := s.body[from:s.d.InputOffset()]
+		text, is = jsonbytes.Text(raw[bytes.IndexByte(raw, '"'):])
+		if !is {
+			return nil, nil, errors.New("BUG: a string token is no string")
+		}
+	}
+	return token, text, nil
+}
+
 // find follows a pointer, and reads no more than necessary.
-func find(d *json.Decoder, pointer []string) []byte {
+func (s *search) find(pointer []string) []byte {
+	d := s.d
 	d.UseNumber()
 	for _, part := range pointer {
 		open, err := d.Token()
@@ -97,7 +124,7 @@ func find(d *json.Decoder, pointer []string) []byte {
 		}
 		switch open {
 		case json.Delim('{'):
-			if !enterMember(d, part) {
+			if !s.enterMember(part) {
 				return nil
 			}
 		case json.Delim('['):
@@ -108,13 +135,13 @@ func find(d *json.Decoder, pointer []string) []byte {
 			return nil
 		}
 	}
-	value, err := d.Token()
+	value, text, err := s.text()
 	if err != nil {
 		return nil
 	}
 	switch v := value.(type) {
 	case string:
-		return []byte(v)
+		return text
 	case json.Number:
 		return []byte(v)
 	case bool:
@@ -124,16 +151,16 @@ func find(d *json.Decoder, pointer []string) []byte {
 }
 
 // enterMember reads an object up to the value of its first member with a name.
-func enterMember(d *json.Decoder, name string) bool {
-	for d.More() {
-		member, err := d.Token()
+func (s *search) enterMember(name string) bool {
+	for s.d.More() {
+		_, member, err := s.text()
 		if err != nil {
 			return false
 		}
-		if member == name {
+		if string(member) == name {
 			return true
 		}
-		if !skip(d) {
+		if !skip(s.d) {
 			return false
 		}
 	}

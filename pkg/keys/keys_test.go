@@ -3,6 +3,8 @@ package keys
 import (
 	"strings"
 	"testing"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 func TestKeyOf(t *testing.T) {
@@ -90,5 +92,25 @@ func BenchmarkJSONKey(b *testing.B) {
 		if rule.Of(body) == nil {
 			b.Fatal("no key")
 		}
+	}
+}
+
+// Bodies are bytes: keys that are not UTF-8 stay what they are, and member names too.
+func TestKeysAreBytes(t *testing.T) {
+	rule, err := ParseRule("json:/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range 256 {
+		body := append(jsonbytes.AppendText([]byte(`{"x":"\u00e9", "k" : `), []byte{'a', byte(c)}), '}')
+		if key := rule.Of(body); string(key) != "a"+string([]byte{byte(c)}) {
+			t.Fatalf("%q: key %q", body, key)
+		}
+	}
+	if rule, err = ParseRule("json:/\uFFFD"); err != nil {
+		t.Fatal(err)
+	}
+	if key := rule.Of([]byte("{\"\xc1\":\"other\",\"\uFFFD\":\"mine\"}")); string(key) != "mine" {
+		t.Errorf("key %q", key)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
@@ -50,7 +51,14 @@ const maxIdentityText = 256
 // fails the whole; unknown fields are ignored. The error is an *Error.
 func ParseIdentity(body []byte) (Identity, error) {
 	var id Identity
-	if err := json.Unmarshal(body, &id); err != nil {
+	filter := struct {
+		Of *json.RawMessage `json:"ext_filter"`
+	}{&id.ExtFilter}
+	err := json.Unmarshal(jsonbytes.Visible(body), &id) // names of clients are for people
+	if err == nil && id.ExtFilter != nil {
+		err = json.Unmarshal(body, &filter) // as it was sent
+	}
+	if err != nil {
 		return Identity{}, Errorf(failure.BadBody, "IDENTIFY failed to decode JSON body")
 	}
 	for _, field := range []struct{ name, text string }{

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -161,6 +162,9 @@ func placeIn(lp *host.Led, leader string, n *topic.ChannelStats, spins []process
 	if b := n.KeyBlock; b != nil {
 		place.KeyBlocked = &api.KeyBlock{
 			Key: b.Key, Seq: uint64(b.Offset), State: b.State.String(), Waiting: b.Waiting, Tracked: b.Tracked, Full: b.Full,
+		}
+		if !utf8.ValidString(b.Key) {
+			place.KeyBlocked.KeyBase64 = []byte(b.Key)
 		}
 	}
 	for _, x := range spins {

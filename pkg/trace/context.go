@@ -3,7 +3,8 @@ package trace
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 // Context is a W3C trace context: the publisher's span of a message. The zero Context means none.
@@ -28,15 +29,17 @@ func contextOf(header []byte) Context {
 	if !bytes.Contains(header, []byte(headerKey)) {
 		return Context{}
 	}
-	var h map[string]json.RawMessage
-	if json.Unmarshal(header, &h) != nil {
+	members, _ := jsonbytes.Members(header)
+	if members == nil {
 		return Context{}
 	}
-	var text string
-	if json.Unmarshal(h[headerKey], &text) != nil {
-		return Context{}
+	var text []byte
+	for name, value := range members {
+		if string(name) == headerKey {
+			text, _ = jsonbytes.Text(value)
+		}
 	}
-	return ParseContext(text)
+	return ParseContext(string(text))
 }
 
 // ParseContext parses a traceparent. It returns the zero Context if the text is not valid. Of

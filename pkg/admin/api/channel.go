@@ -220,11 +220,12 @@ const (
 
 // KeyBlock is the key for which most messages wait in a channel ordered by key.
 type KeyBlock struct {
-	Key     string `json:"key"`
-	Seq     uint64 `json:"seq"`     // its first message that is not finished
-	State   string `json:"state"`   // of that: ready, in_flight, deferred or exhausted
-	Waiting int    `json:"waiting"` // messages of the key, that one included
-	Tracked int    `json:"tracked"` // messages of all keys
+	Key       string `json:"key"`
+	KeyBase64 []byte `json:"key_base64,omitempty"` // the key, if it is not UTF-8
+	Seq       uint64 `json:"seq"`                  // its first message that is not finished
+	State     string `json:"state"`                // of that: ready, in_flight, deferred or exhausted
+	Waiting   int    `json:"waiting"`              // messages of the key, that one included
+	Tracked   int    `json:"tracked"`              // messages of all keys
 	// Full reports that the channel has reached the maximum of waiting messages and does not
 	// read on in the partition.
 	Full bool `json:"full"`

@@ -45,6 +45,7 @@ type DeadLetterOrigin struct {
 	Reason           string          `json:"reason"`                  // max-attempts or expired
 	Earlier          int             `json:"earlier,omitempty"`       // how often it became a dead letter before, of other dead-letter topics
 	Header           json.RawMessage `json:"header,omitempty"`        // the message's own
+	HeaderBase64     []byte          `json:"header_base64,omitempty"` // the same, if JSON text cannot represent its strings; then Header is absent
 }
 
 // DeadLetter is a dead letter returned by a peek.

@@ -29,8 +29,11 @@ type Message struct {
 	// KeyBase64 and DedupBase64 take precedence over Key and Dedup, for bytes that are not UTF-8.
 	KeyBase64   []byte          `json:"key_base64,omitempty"`
 	DedupBase64 []byte          `json:"dedup_base64,omitempty"`
-	Headers     json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
-	TraceID     uint64          `json:"trace_id,omitempty"` // 0: none
+	Headers     json.RawMessage `json:"headers,omitempty"` // an object; the topic must have ext
+	// HeadersBase64 is the JSON object of the headers, if JSON text cannot represent its
+	// strings: bytes that are not UTF-8, or half of a surrogate pair. It takes precedence over Headers.
+	HeadersBase64 []byte `json:"headers_base64,omitempty"`
+	TraceID       uint64 `json:"trace_id,omitempty"` // 0: none
 	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs that round
 	// numbers above 2^53. If both are set they must be equal.
 	TraceIDHex string `json:"trace_id_hex,omitempty"`
@@ -39,7 +42,7 @@ type Message struct {
 // Size returns how many bytes the message adds to the size of a request: its body in base64, its
 // header and its key.
 func (m *Message) Size() int {
-	return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.Key) + len(m.KeyBase64)
+	return len(m.Body) + len(m.Text) + len(m.Headers) + len(m.HeadersBase64) + len(m.Key) + len(m.KeyBase64)
 }
 
 // Published is the answer to Publish: the messages are as durable as the topic's sync policy.
@@ -91,8 +94,10 @@ type Peeked struct {
 	// TraceIDHex is the trace id as 16 hexadecimal digits, because browsers round the number.
 	TraceIDHex string          `json:"trace_id_hex,omitempty"`
 	Headers    json.RawMessage `json:"headers"` // an object; {} if there are no headers
-	Key        string          `json:"key,omitempty"`
-	Dedup      string          `json:"dedup,omitempty"`
+	// HeadersBase64 are the headers if JSON text cannot represent their strings; Headers is {} then.
+	HeadersBase64 []byte `json:"headers_base64,omitempty"`
+	Key           string `json:"key,omitempty"`
+	Dedup         string `json:"dedup,omitempty"`
 	// KeyBase64 and DedupBase64 are set if Key or Dedup cannot represent the bytes, which are not UTF-8.
 	KeyBase64   []byte  `json:"key_base64,omitempty"`
 	DedupBase64 []byte  `json:"dedup_base64,omitempty"`

@@ -1,12 +1,14 @@
 package nsqd
 
 import (
-	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -182,15 +184,11 @@ func (s publishing) headed(r *http.Request, name string, messages []topic.Messag
 // requestHeader returns the header of a request's messages: an object that is given, and the
 // request headers that begin with X-Nsqext-, whose keys are in lower case and go before.
 // nil: none.
-func requestHeader(r *http.Request, object []byte, given bool) ([]byte, error) {
-	keys := map[string]json.RawMessage{}
+func requestHeader(r *http.Request, object []byte, given bool) (header []byte, err error) {
+	keys := map[string][]byte{}
 	for name, values := range r.Header {
 		if key, ok := strings.CutPrefix(name, headerPrefix); ok && key != "" {
-			text, err := json.Marshal(values[0])
-			if err != nil {
-				return nil, err
-			}
-			keys[strings.ToLower(key)] = text
+			keys[strings.ToLower(key)] = jsonbytes.AppendText(nil, []byte(values[0]))
 		}
 	}
 	if len(keys) == 0 {
@@ -200,15 +198,22 @@ func requestHeader(r *http.Request, object []byte, given bool) ([]byte, error) {
 		return object, nil
 	}
 	if given {
-		var all map[string]json.RawMessage
-		if json.Unmarshal(object, &all) != nil || all == nil {
+		members, ok := jsonbytes.Members(object)
+		if !ok {
 			return nil, wireError(failure.InvalidJSONHeader)
 		}
-		for key, value := range all {
-			if _, over := keys[key]; !over {
-				keys[key] = value
-			}
+		all := map[string][]byte{}
+		for key, value := range members {
+			all[string(key)] = value
 		}
+		maps.Copy(all, keys)
+		keys = all
 	}
-	return json.Marshal(keys)
+	separator := byte('{')
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		header = append(jsonbytes.AppendText(append(header, separator), []byte(key)), ':')
+		header = append(header, keys[key]...)
+		separator = ','
+	}
+	return append(header, '}'), nil
 }

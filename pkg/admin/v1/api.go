@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -290,6 +291,9 @@ func with[T any](read func(*http.Request, any) error, do func(*http.Request, T) 
 func decodeJSON(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return api.Errorf(failure.Invalid, "request body is empty, expected JSON")
+	}
+	if err := jsonbytes.Check(body); err != nil {
+		return api.Errorf(failure.Invalid, "request body: %w; give such bytes in base64", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

@@ -89,7 +89,7 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 			continue // the responding leaders chose none
 		}
 		size += len(m.Body) + len(m.Header)
-		list.Messages = append(list.Messages, api.DeadLetter{Origin: api.DeadLetterOrigin(o), Peeked: apiPeeked(m)})
+		list.Messages = append(list.Messages, api.DeadLetter{Origin: api.DeadLetterOrigin(o.Text()), Peeked: apiPeeked(m)})
 	}
 	return answer{status: http.StatusOK, value: list, turns: v.messages.turnsFor(size), written: share.Close}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
@@ -299,9 +300,12 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	case delay > 0:
 		out.Delay = delay
 	}
+	if len(m.HeadersBase64) > 0 {
+		m.Headers = m.HeadersBase64
+	}
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
-		switch {
-		case m.Headers[0] != '{':
+		switch _, object := jsonbytes.Members(m.Headers); {
+		case !object:
 			return out, api.Errorf(failure.Invalid, "headers must be a JSON object")
 		case len(m.Headers) > header.Max:
 			return out, api.Errorf(failure.TooLarge, "headers have %d bytes, limit is %d", len(m.Headers), header.Max)
@@ -453,7 +457,11 @@ func apiPeeked(m operate.Peeked) api.Peeked {
 	if !m.DeliverAt.IsZero() {
 		out.DeliverAt = new(m.DeliverAt)
 	}
-	if json.Valid(m.Header) {
+	switch {
+	case len(m.Header) == 0:
+	case jsonbytes.Check(m.Header) != nil, !json.Valid(m.Header):
+		out.HeadersBase64 = m.Header
+	default:
 		out.Headers = m.Header
 	}
 	if !utf8.Valid(m.Key) {

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // TestHeadersAreBounded tries headers of the maximum length of a record, and longer ones: their
@@ -33,5 +35,40 @@ func TestPeekErrorNamesTheLostRange(t *testing.T) {
 	}
 	if e := apiError(peekError(failure.Unreadable)); e.Code != failure.Unavailable || e.Lost != nil {
 		t.Errorf("while another replica may hold the range: %+v", e)
+	}
+}
+
+// A response of /v1 is UTF-8 whatever bytes a message has, and publishing what it shows gives the same bytes.
+func TestForeignBytesArePeekedInBase64(t *testing.T) {
+	for _, raw := range []string{"{\"a\":\"\xc1\"}", `{"a":"\ud800"}`} {
+		shown := apiPeeked(operate.Peeked{Header: []byte(raw), Key: []byte("\xc2"), Dedup: []byte("\xc3"), Body: []byte("b")})
+		text, err := json.Marshal(shown)
+		if err != nil || jsonbytes.Check(text) != nil {
+			t.Fatalf("%q, %v", text, err)
+		}
+		var back api.Peeked
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		m, err := messageOf(api.Message{Body: back.Body, KeyBase64: back.KeyBase64, DedupBase64: back.DedupBase64, HeadersBase64: back.HeadersBase64}, web.Limits{MaxMessage: 10})
+		if err != nil || string(m.Header) != raw || string(m.Key) != "\xc2" || string(m.Dedup) != "\xc3" {
+			t.Errorf("%q: %q, %q, %q, %v", raw, m.Header, m.Key, m.Dedup, err)
+		}
+	}
+	if _, err := messageOf(api.Message{Text: "x", HeadersBase64: []byte("{")}, web.Limits{MaxMessage: 10}); err == nil {
+		t.Error("headers in base64 that are not JSON are accepted")
+	}
+}
+
+func TestForeignBytesAreRefusedInRequests(t *testing.T) {
+	for _, body := range []string{"{\"key\":\"\xc1\"}", `{"key":"\ud800"}`} {
+		var p api.Publish
+		if err := decodeJSON([]byte(body), &p); err == nil {
+			t.Errorf("%q is accepted with key %q", body, p.Key)
+		}
+	}
+	var p api.Publish
+	if err := decodeJSON([]byte(`{"key":"\ud83d\ude00"}`), &p); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 )
 
 // Options configure a Client. Only Addresses has no default.
@@ -282,7 +284,7 @@ const maxTTL = 100 * 365 * 24 * 3600
 // parse reads a server's answer.
 func parse(body []byte) (*Grant, error) {
 	var a answer
-	if err := json.Unmarshal(body, &a); err != nil {
+	if err := jsonbytes.Unmarshal(body, &a); err != nil {
 		return nil, fmt.Errorf("decode response: %w", err)
 	}
 	if a.TTL <= 0 {
