@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -52,11 +53,18 @@ func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no records: %v", err)
 	}
-	for n, file := range files { // in order; the template is number 0
+	numbers := map[string]string{}
+	for _, file := range files { // the template is number 0
 		name := filepath.Base(file)
-		if !strings.HasPrefix(name, fmt.Sprintf("%04d-", n)) {
-			t.Fatalf("%s has not the number %d, which follows the one before", name, n)
+		number, _, _ := strings.Cut(name, "-")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || len(number) != 4 {
+			t.Fatalf("%s does not begin with a number of four digits", name)
 		}
+		if other := numbers[number]; other != "" {
+			t.Errorf("%s has the number of %s", name, other)
+		}
+		numbers[number] = name
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
