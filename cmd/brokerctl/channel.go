@@ -82,6 +82,7 @@ func channelView(c *api.Channel) output.View {
 			}
 			p.Table(places)
 			keyBlockTable(p, c.Partitions)
+			suspectTable(p, c.Partitions)
 			spinningTable(p, c.Partitions)
 			consumerTable(p, c.Consumers)
 			missingNote(p, c.MissingNodes)
@@ -95,6 +96,17 @@ func keyBlockTable(p *output.Page, partitions []api.ChannelPartition) {
 	for _, q := range partitions {
 		if b := q.KeyBlocked; b != nil {
 			t.Row(q.Partition, strconv.Quote(b.Key), count(b.Seq), strings.ReplaceAll(b.State, "_", " "), count(int64(b.Waiting)), count(int64(b.Tracked)), b.Full)
+		}
+	}
+	p.Details(t)
+}
+
+// suspectTable lists the messages that are delivered one at a time.
+func suspectTable(p *output.Page, partitions []api.ChannelPartition) {
+	t := output.NewTable("P", "SUSPECTS", "AT SEQ", "FAILED ALONE", "+IN FLIGHT")
+	for _, q := range partitions {
+		if x := q.Suspects; x != nil {
+			t.Row(q.Partition, count(int64(x.Count)), count(x.Seq), count(int64(x.Failed)), x.InFlight)
 		}
 	}
 	p.Details(t)

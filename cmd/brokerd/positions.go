@@ -48,11 +48,13 @@ type deferredLine struct {
 	Offset   seq.Offset `json:"offset"`
 	Due      time.Time  `json:"due"`
 	Attempts uint16     `json:"attempts"`
+	Shared   uint16     `json:"shared_failures,omitempty"`
 }
 
 type attemptedLine struct {
 	Offset   seq.Offset `json:"offset"`
 	Attempts uint16     `json:"attempts"`
+	Shared   uint16     `json:"shared_failures,omitempty"`
 }
 
 func channelLineOf(c *positions.Channel) channelLine {
@@ -64,10 +66,10 @@ func channelLineOf(c *positions.Channel) channelLine {
 		line.Finished = append(line.Finished, [2]seq.Offset{r.From, r.End})
 	}
 	for d := range c.Position.Deferred.All() {
-		line.Deferred = append(line.Deferred, deferredLine{d.Offset, time.Unix(0, d.At).UTC(), d.Attempts})
+		line.Deferred = append(line.Deferred, deferredLine{d.Offset, time.Unix(0, d.At).UTC(), d.Attempts.Deliveries(), d.Attempts.Shared()})
 	}
 	for _, a := range c.Position.Attempted {
-		line.Attempted = append(line.Attempted, attemptedLine{a.Offset, a.Attempts})
+		line.Attempted = append(line.Attempted, attemptedLine{a.Offset, a.Attempts.Deliveries(), a.Attempts.Shared()})
 	}
 	return line
 }

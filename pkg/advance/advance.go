@@ -28,7 +28,7 @@ type Change struct {
 	Offset  seq.Offset // at or above the floor: and this, or what has been delivered
 	Moves   uint64     // how often an operator has moved the channel
 	// Attempts is how often the message has been delivered; 0: it is finished.
-	Attempts uint16
+	Attempts seq.Attempts
 }
 
 const (
@@ -38,8 +38,6 @@ const (
 	MaxHead = 1 + 6*binary.MaxVarintLen64
 	// maxName is the most bytes of a channel's name.
 	maxName = math.MaxUint8
-	// maxAttempts is where the counter of attempts saturates.
-	maxAttempts = 4000
 )
 
 // errInvalid is wrapped by the errors of Decode.
@@ -75,10 +73,13 @@ func decode(r *fields.Reader) Change {
 	c := Change{
 		Channel: string(r.Next(int(r.Number(maxName)))), //nolint:gosec // bounded
 		Version: r.Uvarint(), Floor: seq.Offset(r.Uvarint()), Offset: seq.Offset(r.Uvarint()), Moves: r.Uvarint(),
-		Attempts: uint16(r.Number(maxAttempts)), //nolint:gosec // bounded
+		Attempts: seq.Attempts(r.Number(math.MaxUint16)), //nolint:gosec // bounded
 	}
 	if c.Offset < c.Floor || c.Offset > seq.MaxOffset {
 		r.Fail(fmt.Errorf("offset %d below floor %d", c.Offset, c.Floor))
+	}
+	if !c.Attempts.Valid() {
+		r.Fail(errors.New("attempts out of range"))
 	}
 	return c
 }

@@ -12,7 +12,7 @@ import (
 
 func TestChangesAreConcatenated(t *testing.T) {
 	changes := []Change{
-		{"ch", 300, 5, 6, 0, 0}, {"", 1 << 60, 0, seq.MaxOffset, 9, 0}, {"c", 1, 5, 5, 0, maxAttempts},
+		{"ch", 300, 5, 6, 0, 0}, {"", 1 << 60, 0, seq.MaxOffset, 9, 0}, {"c", 1, 5, 5, 0, seq.MaxAttempts},
 	}
 	var data []byte
 	for _, c := range changes {

@@ -177,7 +177,7 @@ func TestAdvancedAndCancelledMessagesStaySo(t *testing.T) {
 	if got := s.View().Counts(4); got.Depth != 2 || got.Deferred != 1 || s.View().Floor() != 1 {
 		t.Errorf("%+v, floor %d", got, s.View().Floor())
 	}
-	if got := s.Take(moveTime, 1, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{1, 1}, {2, 1}}) {
+	if got := s.Take(moveTime, 1, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{Offset: 1, Attempts: 1}, {Offset: 2, Attempts: 1}}) {
 		t.Errorf("%v", got)
 	}
 	s.UndoTake(1)

@@ -28,12 +28,12 @@ func soonOf(l *ledger) time.Duration {
 }
 
 // postpone defers an untracked message from now until it is due.
-func postpone(l *ledger, o seq.Offset, attempts uint16, now, due int64) {
+func postpone(l *ledger, o seq.Offset, attempts seq.Attempts, now, due int64) {
 	l.deferred++
 	if farEnough(l, now, due) {
 		l.recorder.add(o)
 		l.track().markEarly(o)
-		l.t.far.Add(position.Deferral{Offset: o, At: due, Delay: time.Duration(due - now), Attempts: min(attempts, position.MaxAttempts)})
+		l.t.far.Add(position.Deferral{Offset: o, At: due, Delay: time.Duration(due - now), Attempts: attempts})
 		return
 	}
 	l.track().intoDeferred(l.trackAhead(o, attempts), now, due)

@@ -211,7 +211,7 @@ func TestRequeuedMessagesArePacked(t *testing.T) {
 		t.Errorf("%v after %d attempts", state, attempts)
 	}
 	now = now.Add(24 * time.Hour)
-	if got := s.Take(now, 1, time.Hour, 200, 100, nil); len(got) != 100 || got[0] != (Delivery{0, 2}) {
+	if got := s.Take(now, 1, time.Hour, 200, 100, nil); len(got) != 100 || got[0] != (Delivery{Offset: 0, Attempts: 2}) {
 		t.Errorf("%d come again, the first as %v", len(got), got)
 	}
 }
@@ -225,7 +225,7 @@ func TestMovedMessagesArePacked(t *testing.T) {
 		if err := s.Requeue(d.Offset, 1, moveTime, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		s.Arrivals().Move(Copy{From: d.Offset, To: n + d.Offset, Attempts: d.Attempts, Rest: time.Hour}, moveTime)
+		s.Arrivals().Move(Copy{From: d.Offset, To: n + d.Offset, Attempts: seq.Attempts(d.Attempts), Rest: time.Hour}, moveTime)
 	}
 	if s.ledger.t.far.Len() != n || s.ledger.t.index.used != 0 {
 		t.Errorf("%d of %d copies are packed, and %d are not", s.ledger.t.far.Len(), n, s.ledger.t.index.used)

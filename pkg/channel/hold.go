@@ -41,7 +41,7 @@ func (h Holds) Skip(o seq.Offset, consumer uint64) error {
 	slot, _ := l.holding(o)
 	m := &l.t.slots[slot]
 	m.owner = -1
-	m.attempts--
+	m.attempts = m.attempts.Undelivered()
 	l.delivered--
 	return nil
 }

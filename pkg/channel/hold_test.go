@@ -49,7 +49,7 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 		t.Errorf("position %+v, floor %d", got, s.View().Floor())
 	}
 	s.Holds().Release(0)
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{0, 2}}) {
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{Offset: 0, Attempts: 2}}) {
 		t.Fatalf("took %v after the release", got)
 	}
 	if err := s.Holds().Add(0, 3); err != nil {
@@ -57,7 +57,7 @@ func TestHeldMessageDelaysNext(t *testing.T) {
 	}
 	s.Holds().Confirm(0)
 	s.Holds().Confirm(0)
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{1, 1}}) || s.Holds().Len() != 0 || s.View().Counts(5).Finished != 1 {
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); !slices.Equal(got, []Delivery{{Offset: 1, Attempts: 1}}) || s.Holds().Len() != 0 || s.View().Counts(5).Finished != 1 {
 		t.Fatalf("took %v after it was confirmed, %+v", got, s.View().Counts(5))
 	}
 }

@@ -44,7 +44,7 @@ func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) 
 		return 0, false
 	}
 	l.keyed.scanned = max(l.keyed.scanned, l.floor)
-	return l.keyed.scanned, open(l, end) && (l.ready-inLots(l) < wanted || l.keyed.scanned < l.keyed.fence)
+	return l.keyed.scanned, open(l, end) && (l.ready-inLots(l)-isolatedOf(l) < wanted || l.keyed.scanned < l.keyed.fence)
 }
 
 // open reports whether keys of messages below end may be learned.

@@ -55,7 +55,7 @@ func TestSkippedMessagesAreNotCounted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := keyedState(keyorder.DefaultLimits(), "a", "a")
 	for range 2 {
-		if got := s.Take(now, 1, time.Hour, 9, 2, nil); !slices.Equal(got, []Delivery{{0, 1}}) {
+		if got := s.Take(now, 1, time.Hour, 9, 2, nil); !slices.Equal(got, []Delivery{{Offset: 0, Attempts: 1}}) {
 			t.Fatalf("got %v", got)
 		}
 		if err := s.Holds().Skip(0, 1); err != nil {

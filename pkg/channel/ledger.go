@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -53,11 +52,11 @@ func (l *ledger) known(o seq.Offset) bool {
 }
 
 // trackAhead starts to track an offset at or above the cursor before the cursor reaches it.
-func (l *ledger) trackAhead(o seq.Offset, attempts uint16) int32 {
+func (l *ledger) trackAhead(o seq.Offset, attempts seq.Attempts) int32 {
 	l.ahead++
 	l.recorder.add(o)
 	l.track().markEarly(o)
-	return l.t.add(o, min(attempts, position.MaxAttempts))
+	return l.t.add(o, attempts)
 }
 
 // findInFlight returns the slot of an offset that is in flight.
@@ -114,14 +113,17 @@ func (l *ledger) leave(slot int32) {
 	}
 }
 
-// enqueue appends a message without a place to the ready list, unless it is exhausted or waits for
-// its key.
+// enqueue appends a message without a place to the ready list, unless it is exhausted, waits for its key,
+// or is isolated.
 func (l *ledger) enqueue(slot int32) {
 	if l.retries.withhold(l.t, slot) || block(l, slot) {
 		return
 	}
-	l.t.intoReady(slot)
 	l.ready++
+	if l.t.isolation.add(l.t, slot, 0) {
+		return
+	}
+	l.t.intoReady(slot)
 }
 
 // untake returns a message from flight as if it had never been delivered. A message that was taken
@@ -129,7 +131,7 @@ func (l *ledger) enqueue(slot int32) {
 func (l *ledger) untake(slot int32) {
 	l.leave(slot)
 	if m := &l.t.slots[slot]; m.attempts > 0 {
-		m.attempts--
+		m.attempts = m.attempts.Undelivered()
 		l.delivered--
 	}
 	l.revision++

@@ -10,7 +10,6 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/failure"
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -245,9 +244,9 @@ func TestSeekWhileTakenLosesNothing(t *testing.T) {
 
 func TestAttemptsSaturate(t *testing.T) {
 	s, now := New(0, false), time.Unix(1000, 0)
-	for n := 1; n <= position.MaxAttempts+10; n++ {
+	for n := 1; n <= seq.MaxAttempts+10; n++ {
 		out := s.Take(now, 1, time.Minute, 1, 1, nil)
-		if want := min(n, position.MaxAttempts); int(out[0].Attempts) != want {
+		if want := min(n, seq.MaxAttempts); int(out[0].Attempts) != want {
 			t.Fatalf("%d attempts, want %d", out[0].Attempts, want)
 		}
 		if err := s.Requeue(0, 1, now, 0); err != nil {

@@ -80,6 +80,10 @@ func (x Sorting) Sort(o seq.Offset, lot Lot) {
 		return // its lot is determined when it is taken again
 	}
 	t := l.t
+	if t.isolation.add(t, slot, lot) {
+		l.ready++
+		return
+	}
 	for len(t.lots.of) < int(lot) {
 		t.lots.of = append(t.lots.of, list{})
 	}
@@ -97,6 +101,7 @@ func mergeLots(l *ledger) {
 	if l.t == nil {
 		return
 	}
+	l.t.isolation.merge(l.t)
 	for i := range l.t.lots.of {
 		for slot := l.t.lots.of[i].tail; slot != 0; slot = l.t.lots.of[i].tail {
 			l.leave(slot)

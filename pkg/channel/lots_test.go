@@ -42,8 +42,8 @@ func checkLots(t *tracked) error {
 			listed--
 		}
 	}
-	if listed+sorted != 0 {
-		return fmt.Errorf("%d ready messages are in no list", -listed-sorted)
+	if listed += sorted + t.isolation.n; listed != 0 {
+		return fmt.Errorf("%d ready messages are in no list", -listed)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // backOff returns the delay of a message that failed.
 func (m *model) backOff(o seq.Offset) time.Duration {
-	return m.policy.Backoff.Delay(m.at[o].attempts, uint64(o))
+	return m.policy.Backoff.Delay(max(1, m.at[o].attempts.Charged()), uint64(o))
 }
 
 func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
@@ -81,6 +81,9 @@ func (m *model) takeSpent(now time.Time, consumer uint64, timeout time.Duration,
 		e.state, e.consumer, e.taken, e.due, e.held, e.known = InFlight, consumer, now, now.Add(timeout), false, nil
 		e.order, e.delivery = m.clock, m.clock
 		out = append(out, o)
+		e.alone, e.joined = false, false
+		m.join(consumer)
+		m.isolation.disposers[consumer] = true
 	}
 	return out
 }

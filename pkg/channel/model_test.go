@@ -10,7 +10,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/policy"
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -26,6 +25,7 @@ type model struct {
 	paused        bool
 	freshTurn     bool
 	policy        policy.Policy
+	isolation     isolationModel
 	spent         []seq.Offset // have had all their attempts
 	lapsed        []seq.Offset // have lived too long
 	backedOff     uint64
@@ -33,7 +33,7 @@ type model struct {
 
 type entry struct {
 	state    MessageState
-	attempts uint16
+	attempts seq.Attempts
 	consumer uint64
 	due      time.Time
 	taken    time.Time
@@ -45,10 +45,12 @@ type entry struct {
 	backoff  bool        // deferred by the channel
 	parked   bool        // deferred until its attempts are known elsewhere
 	advanced bool
+	alone    bool // in flight, isolated
+	joined   bool // its consumer has had others since its delivery, or since it was touched last
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
-	return &model{floor: start, cursor: start, at: map[seq.Offset]*entry{}, ordered: ordered}
+	return &model{floor: start, cursor: start, at: map[seq.Offset]*entry{}, ordered: ordered, isolation: newIsolationModel()}
 }
 
 // offsets lists the offsets in a state, earliest due first.
@@ -103,6 +105,7 @@ func (m *model) look(end seq.Offset) {
 // unqueue removes messages from those that are ready.
 func (m *model) unqueue(gone func(seq.Offset) bool) {
 	m.queue, m.aside = slices.DeleteFunc(m.queue, gone), slices.DeleteFunc(m.aside, gone)
+	m.isolation.suspects = slices.DeleteFunc(m.isolation.suspects, gone)
 }
 
 // next returns the message that a Take would return.
@@ -127,11 +130,25 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 	if m.paused {
 		return nil
 	}
-	if len(m.queue)+len(m.aside) == 0 || m.ordered {
+	if len(m.queue)+len(m.aside)+len(m.isolation.suspects) == 0 || m.ordered {
 		m.promote(now)
 	}
+	alone, only := m.isolate(now, consumer, end)
 	for range max {
+		if only && alone == nil {
+			break
+		}
 		o, repeated, ok := m.next(end)
+		if m.ordered && slices.Contains(m.isolation.suspects, o) {
+			ok = false
+		}
+		if !only && !ok && m.isolation.others {
+			m.isolation.others = false
+			alone, only = m.isolate(now, consumer, end)
+		}
+		if alone != nil {
+			o, repeated, ok = *alone, true, true
+		}
 		if !ok {
 			break
 		}
@@ -141,15 +158,22 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 			m.at[o] = &entry{}
 			m.cursor++
 		}
-		if !m.ordered && (!repeated || m.at[o].attempts > 0) {
+		if !only && !m.ordered && (!repeated || m.at[o].attempts > 0) {
 			m.freshTurn = repeated
 		}
 		m.clock++
 		e := m.at[o]
-		e.attempts = min(e.attempts+1, position.MaxAttempts)
+		e.attempts = e.attempts.Delivered()
+		e.alone, e.joined = only, false
 		e.state, e.consumer, e.taken, e.due, e.held, e.known = InFlight, consumer, now, now.Add(timeout), false, nil
 		e.order, e.delivery = m.clock, m.clock
-		out = append(out, Delivery{o, e.attempts})
+		m.join(consumer)
+		out = append(out, Delivery{o, e.attempts.Deliveries(), only})
+		if only {
+			m.isolation.lone = e
+			break
+		}
+		m.isolation.others = false
 	}
 	return out
 }
@@ -165,7 +189,7 @@ func (m *model) owned(o seq.Offset, consumer uint64) error {
 }
 
 func (m *model) exhausted(o seq.Offset) bool {
-	return m.policy.MaxAttempts > 0 && int(m.at[o].attempts) >= m.policy.MaxAttempts
+	return m.policy.MaxAttempts > 0 && int(m.at[o].attempts.Charged()) >= m.policy.MaxAttempts
 }
 
 func (m *model) enqueue(o seq.Offset) {
@@ -175,14 +199,14 @@ func (m *model) enqueue(o seq.Offset) {
 		return
 	}
 	m.at[o].state = Ready
-	m.queue = append(m.queue, o)
+	if !m.suspect(o) {
+		m.queue = append(m.queue, o)
+	}
 }
 
 // untake subtracts a delivery, if there was one.
 func (e *entry) untake() {
-	if e.attempts > 0 {
-		e.attempts--
-	}
+	e.attempts = e.attempts.Undelivered()
 }
 
 // lapse makes a message wait as expired.
@@ -223,6 +247,7 @@ func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 func (m *model) expire(now time.Time) []seq.Offset {
 	out := m.due(InFlight, now)
 	fallen := m.due(Deferred, now)
+	m.shareTimeouts(out)
 	for _, o := range out {
 		if d := m.backOff(o); d > 0 && !m.exhausted(o) {
 			m.deferUntil(o, now.Add(d))
@@ -244,6 +269,7 @@ func (m *model) disconnect(consumer uint64) (n int) {
 	for _, o := range taken {
 		m.enqueue(o)
 	}
+	m.forget(consumer)
 	return len(taken)
 }
 
@@ -266,13 +292,13 @@ func (m *model) advance(start seq.Offset) {
 }
 
 func (m *model) seek(o seq.Offset) {
-	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, ordered: m.ordered, paused: m.paused, clock: m.clock, policy: m.policy, backedOff: m.backedOff}
+	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, isolation: newIsolationModel(), ordered: m.ordered, paused: m.paused, clock: m.clock, policy: m.policy, backedOff: m.backedOff}
 }
 
 // restart discards all state that a checkpoint does not contain.
 func (m *model) restart() {
 	m.cursor, m.freshTurn, m.paused, m.queue, m.aside, m.spent, m.lapsed = m.floor, false, false, nil, nil, nil, nil
-	m.policy, m.backedOff = policy.Policy{}, 0
+	m.policy, m.backedOff, m.isolation = policy.Policy{}, 0, newIsolationModel()
 	var last []seq.Offset // an operator had them delivered
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
 		switch e := m.at[o]; {
@@ -328,7 +354,10 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 		state, attempts := Ready, uint16(0)
 		if e := m.at[o]; e != nil {
 			if state = e.state; state != Finished {
-				attempts = e.attempts
+				attempts = e.attempts.Deliveries()
+				if got := s.View().Attempts(o); got != e.attempts {
+					return fmt.Errorf("offset %d: attempts %#x, want %#x", o, got, e.attempts)
+				}
 			}
 		}
 		if gotState, gotAttempts := s.View().StateOf(o); gotState != state || gotAttempts != attempts {
@@ -357,6 +386,7 @@ func (m *model) check(s *State, now time.Time, end, visible seq.Offset) error {
 	if !m.paused {
 		m.promote(now)
 		_, _, some = m.next(visible)
+		some = some || !m.ordered && m.isolatedWaits(visible)
 	}
 	if got := s.HasReady(now, visible); got != some {
 		return fmt.Errorf("has ready: %v", got)
@@ -375,6 +405,9 @@ func check(s *State) error {
 			return errors.New("counts without messages")
 		}
 		return nil
+	}
+	if err := checkIsolation(l); err != nil {
+		return err
 	}
 	if err := checkLots(l.t); err != nil {
 		return err

@@ -3,14 +3,13 @@ package channel
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Copy is a message that was appended again and now has another offset.
 type Copy struct {
 	From, To seq.Offset
-	Attempts uint16        // deliveries of the message so far
+	Attempts seq.Attempts  // deliveries of the message so far
 	Rest     time.Duration // rest of its delay
 	// Inherited reports that the copy was found in the log by a new leader, which may lack
 	// changes of the original message's state.
@@ -60,7 +59,7 @@ func (a Arrivals) Move(c Copy, now time.Time) {
 		}
 	}
 	m := &l.t.slots[slot]
-	m.attempts = max(m.attempts, min(c.Attempts, position.MaxAttempts))
+	m.attempts = m.attempts.Later(c.Attempts)
 	if (m.place == ready || m.place == deferred || m.place == keyBlocked) && c.Rest > 0 && m.delayed != advanced {
 		l.leave(slot)
 		putOff(l, slot, nanos, addTime(nanos, c.Rest))
@@ -103,7 +102,7 @@ func (a Arrivals) Skip(o seq.Offset) {
 // Add adds a message that was just committed, beyond the cursor, as waiting for its first
 // delivery by this channel, with its previous number of attempts and a delay. A known message
 // is not changed.
-func (a Arrivals) Add(o seq.Offset, attempts uint16, now time.Time, rest time.Duration) {
+func (a Arrivals) Add(o seq.Offset, attempts seq.Attempts, now time.Time, rest time.Duration) {
 	l := a.l
 	if attempts == 0 && rest <= 0 || l.known(o) || o < l.cursor {
 		return

@@ -63,14 +63,14 @@ func (m *model) move(c Copy, now time.Time) {
 		if e.known = nil; e.state == InFlight {
 			e.known = &name
 		}
-		for _, list := range [][]seq.Offset{m.queue, m.aside, m.spent, m.lapsed} {
+		for _, list := range [][]seq.Offset{m.queue, m.aside, m.isolation.suspects, m.spent, m.lapsed} {
 			if i := slices.Index(list, c.From); i >= 0 {
 				list[i] = c.To
 			}
 		}
 	}
 	e = m.at[c.To]
-	e.attempts = max(e.attempts, c.Attempts)
+	e.attempts = e.attempts.Later(c.Attempts)
 	if (e.state == Ready || e.state == Deferred) && c.Rest > 0 && !e.advanced {
 		m.unqueue(func(o seq.Offset) bool { return o == c.To })
 		m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o == c.To })
@@ -82,7 +82,7 @@ func (m *model) move(c Copy, now time.Time) {
 
 // move moves a message to the next offset of the log, or repeats an earlier move.
 func (p *pair) move(rng *rand.Rand, from seq.Offset, rest time.Duration) {
-	c := Copy{From: from, To: p.end, Attempts: uint16(rng.IntN(3)), Inherited: rng.IntN(2) == 0}
+	c := Copy{From: from, To: p.end, Attempts: seq.Attempts(rng.IntN(3)), Inherited: rng.IntN(2) == 0}
 	if rng.IntN(2) == 0 {
 		c.Rest = rest
 	}
@@ -102,7 +102,7 @@ func (p *pair) move(rng *rand.Rand, from seq.Offset, rest time.Duration) {
 func (p *pair) addressed(rng *rand.Rand, rest time.Duration) {
 	o := p.end
 	p.end++
-	attempts := uint16(rng.IntN(3))
+	attempts := seq.Attempts(rng.IntN(3))
 	fresh := p.m.unknown(o)
 	if rng.IntN(2) == 0 {
 		p.note("pass over %d", o)
@@ -162,7 +162,7 @@ func TestTimedOutMovedMessageHasOnlyNewID(t *testing.T) {
 	s.Arrivals().Move(Copy{From: 0, To: 1}, moveTime)
 	s.Expire(moveTime.Add(time.Hour), nil)
 	got := s.Take(moveTime, 1, time.Minute, 9, 2, nil)
-	if len(got) != 1 || got[0] != (Delivery{1, 2}) {
+	if len(got) != 1 || got[0] != (Delivery{Offset: 1, Attempts: 2}) {
 		t.Fatalf("took %v", got)
 	}
 	if err := s.Finish(0, 1); !errors.Is(err, failure.NotInFlight) {

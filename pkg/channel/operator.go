@@ -175,12 +175,12 @@ func (x Operator) SetPolicy(p policy.Policy) {
 	if was.MaxAttempts == p.MaxAttempts || l.t == nil {
 		return
 	}
-	drawWhere(l, 0, seq.MaxOffset+1, func(d position.Deferral) bool { return p.Exhausts(d.Attempts) })
+	drawWhere(l, 0, seq.MaxOffset+1, func(d position.Deferral) bool { return p.Exhausts(d.Attempts.Charged()) })
 	for slot := 1; slot < len(l.t.slots); slot++ {
 		m := &l.t.slots[slot]
 		held := m.place == exhausted
 		waits := m.place == ready || m.place == deferred || m.place == keyBlocked
-		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
+		if held && !p.Exhausts(m.attempts.Charged()) || waits && p.Exhausts(m.attempts.Charged()) {
 			m.owner = -1 // its consumer is no longer known
 			l.collect(int32(slot))
 		}

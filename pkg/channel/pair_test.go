@@ -94,6 +94,7 @@ func (p *pair) step(rng *rand.Rand) error {
 		if want == nil {
 			e := p.m.at[o]
 			p.m.clock++
+			e.joined = len(p.m.takenBy(consumer)) > 1
 			e.due, e.order = p.now.Add(delay), p.m.clock
 			if last := e.taken.Add(50 * time.Second); e.due.After(last) {
 				e.due = last
@@ -141,7 +142,13 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 			e.state = Finished
 			p.m.settle()
 		}
-	case 7, 8:
+	case 7:
+		company := rng.IntN(4) == 0
+		p.note("lost %d, company %v", consumer, company)
+		if got, want := p.s.TakenBy(consumer).Lost(p.now, company), p.m.lost(consumer, p.now, company); got != want {
+			return fmt.Errorf("%d were in flight, want %d", got, want)
+		}
+	case 8:
 		p.note("disconnect %d", consumer)
 		if got, want := p.s.TakenBy(consumer).Offsets(), p.m.names(p.m.takenBy(consumer)); !slices.Equal(got, want) {
 			return fmt.Errorf("taken were %v, want %v", got, want)
@@ -180,6 +187,9 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 15:
 		p.note("trim")
 		p.s.Trim()
+		if p.s.ledger.t == nil {
+			p.m.isolation = newIsolationModel()
+		}
 	case 16, 17:
 		p.move(rng, o, delay)
 	case 18:

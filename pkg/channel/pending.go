@@ -65,7 +65,7 @@ func unfinished(l *ledger) iter.Seq[*message] {
 }
 
 func pendingOf(l *ledger, m *message) Pending {
-	p := Pending{Offset: m.offset, Attempts: m.attempts, State: Ready}
+	p := Pending{Offset: m.offset, Attempts: m.attempts.Deliveries(), State: Ready}
 	switch m.place {
 	case inFlight, held:
 		p.State = InFlight

@@ -157,7 +157,7 @@ func FuzzRestore(f *testing.F) {
 		Floor:     1000,
 		Finished:  []position.Range{{From: 1001, End: 1005}, {From: 1300, End: 100_000_000}},
 		Deferred:  position.NewDeferralSet(position.Deferral{Offset: 1006, At: time.Unix(1700000000, 5).UnixNano(), Delay: 1000, Attempts: 3}, position.Deferral{Offset: 1008, At: math.MaxInt64, Delay: math.MaxInt64, Attempts: 1}),
-		Attempted: []position.Attempt{{Offset: 1000, Attempts: 1}, {Offset: 1007, Attempts: position.MaxAttempts}},
+		Attempted: []position.Attempt{{Offset: 1000, Attempts: 1}, {Offset: 1007, Attempts: seq.MaxAttempts}},
 	}.AppendBinary(nil)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -19,15 +19,15 @@ type retries struct {
 	backedOff uint64        // total number of backoffs
 }
 
-// exhausts reports whether a message with that many deliveries is exhausted.
-func (r *retries) exhausts(attempts uint16) bool { return r.policy.Exhausts(attempts) }
+// exhausts reports whether a message with these deliveries is exhausted.
+func (r *retries) exhausts(attempts seq.Attempts) bool { return r.policy.Exhausts(attempts.Charged()) }
 
 // delay returns the backoff of a failed message; 0 if none.
 func (r *retries) delay(m *message) time.Duration {
 	if !r.policy.Backoff.On() || r.exhausts(m.attempts) {
 		return 0
 	}
-	return r.policy.Backoff.Delay(m.attempts, uint64(m.offset))
+	return r.policy.Backoff.Delay(max(1, m.attempts.Charged()), uint64(m.offset))
 }
 
 // backOff records that a message was deferred by the backoff.
@@ -163,6 +163,7 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 		return out
 	}
 	nanos, owner := l.nanos(now), l.t.consumerOf(consumer)
+	l.t.consumers[owner].disposes = true
 	for ; max > 0 && r.Disposable(); max-- {
 		slot, late := l.retries.longest(l.t)
 		m := &l.t.slots[slot]
@@ -171,7 +172,7 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 		l.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
 		takenOut(l, slot)
 		l.inFlight++
-		out = append(out, Undeliverable{Delivery{m.offset, m.attempts}, last, late})
+		out = append(out, Undeliverable{Delivery{Offset: m.offset, Attempts: m.attempts.Deliveries()}, last, late})
 	}
 	return out
 }
@@ -244,8 +245,11 @@ func enqueueFirst(l *ledger, slot int32) {
 	if l.retries.withhold(l.t, slot) || block(l, slot) {
 		return
 	}
-	l.t.intoReadyFront(slot)
 	l.ready++
+	if l.t.isolation.add(l.t, slot, 0) {
+		return
+	}
+	l.t.intoReadyFront(slot)
 }
 
 // promoteCollected moves messages collected by collect to their places, in log order.

@@ -12,7 +12,8 @@ import (
 // Delivery is a message returned by Take.
 type Delivery struct {
 	Offset   seq.Offset
-	Attempts uint16 // deliveries, this one included; at most MaxAttempts
+	Attempts uint16 // deliveries, this one included; at most seq.MaxAttempts
+	Alone    bool   // the message is isolated: see Isolation
 }
 
 // State is the delivery state of one channel on one partition. It is not safe for concurrent
@@ -23,6 +24,9 @@ type Delivery struct {
 type State struct {
 	ledger ledger
 	Paused bool // nothing is delivered; messages in flight stay so, and time out
+	// Company reports whether a consumer's client has messages in flight other than those of this State;
+	// nil: no client has.
+	Company func(consumer uint64) bool
 }
 
 // New returns the state of a channel that starts at an offset, ordered or not. Operator.SetOrder
@@ -66,7 +70,7 @@ func restore(l *ledger, p position.Position, now time.Time, wall int64) {
 			taken := int64(subTime(due, int64(d.Delay)))
 			if time.Duration(due-taken) == d.Delay && farEnough(l, l.nanos(now), due) {
 				l.track().markEarly(d.Offset)
-				l.t.far.Add(position.Deferral{Offset: d.Offset, At: due, Delay: d.Delay, Attempts: min(d.Attempts, position.MaxAttempts)})
+				l.t.far.Add(position.Deferral{Offset: d.Offset, At: due, Delay: d.Delay, Attempts: d.Attempts})
 			} else {
 				l.track().intoDeferred(l.trackAhead(d.Offset, d.Attempts), taken, due)
 			}
@@ -107,24 +111,35 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 		l.promote(nanos)
 	}
 	owner := int32(-1)
-	for ; max > 0; max-- {
-		slot, ok := l.candidate(end)
+	alone, only := s.isolate(consumer, nanos, end)
+	for ; max > 0 && (!only || alone != 0); max-- {
+		slot, ok := alone, only
+		if !only {
+			slot, ok = l.candidate(end)
+		}
 		if !ok {
+			if alone, only = s.noOthers(consumer, nanos, end); alone != 0 {
+				max++
+				continue
+			}
 			break
 		}
 		if owner < 0 {
 			owner = l.t.consumerOf(consumer)
 		}
 		m := &l.t.slots[slot]
-		if m.attempts < position.MaxAttempts {
-			m.attempts++
-		}
+		m.attempts = m.attempts.Delivered()
 		l.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
 		takenOut(l, slot)
 		l.inFlight++
 		l.delivered++
 		l.revision++
-		out = append(out, Delivery{m.offset, m.attempts})
+		out = append(out, Delivery{m.offset, m.attempts.Deliveries(), only})
+		if only {
+			l.t.isolation.slot = slot
+			break
+		}
+		l.t.isolation.others = false
 	}
 	return out
 }
@@ -167,7 +182,7 @@ func (l *ledger) orderedCandidate(end seq.Offset) (int32, bool) {
 		return 0, false
 	}
 	if slot, ok := l.t.find(l.floor); ok {
-		if m := &l.t.slots[slot]; m.place != ready || m.due > 0 && Lot(m.due) != l.lot {
+		if m := &l.t.slots[slot]; m.place != ready || m.due > 0 && Lot(m.due) != l.lot || m.due <= isolated {
 			return 0, false
 		}
 		l.leave(slot)
@@ -299,6 +314,9 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 		}
 		m := &l.t.slots[e.slot]
 		o, consumer := m.offset, l.t.consumers[m.owner].id
+		if s.shares(e.slot) {
+			m.attempts = m.attempts.Share()
+		}
 		if backoff := l.retries.delay(m); backoff > 0 {
 			l.leave(e.slot)
 			again(l, e.slot, nanos, 0)
@@ -375,11 +393,11 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 	l.promote(l.nanos(now))
 	if l.keyed != nil {
 		_, some := l.firstReady(end)
-		return some && !fenced(l) || open(l, end)
+		return (some || l.isolatedWaits(end)) && !fenced(l) || open(l, end)
 	}
 	if !l.ordered {
 		_, repeated := l.firstReady(end)
-		return repeated || l.skip(end)
+		return repeated || l.skip(end) || l.isolatedWaits(end)
 	}
 	if l.inFlight > 0 || l.floor >= end {
 		return false

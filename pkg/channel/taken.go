@@ -48,6 +48,28 @@ func (k Taken) First(now time.Time) (o seq.Offset, held time.Duration, some bool
 	return m.offset, time.Duration(k.l.nanos(now) - m.taken), true
 }
 
+// Lost removes a consumer whose connection has ended. Its messages in flight have failed, and it returns their
+// number. One that it had alone, company aside, counts as failed, and waits for the backoff; several are shared
+// failures, and are ready at once.
+func (k Taken) Lost(now time.Time, company bool) int {
+	l, c := k.l, k.find()
+	if c == nil {
+		return 0
+	}
+	switch slot := c.mine.head; {
+	case c.count > 1 || company:
+		for ; slot != 0; slot = l.t.slots[slot].next {
+			l.t.slots[slot].attempts = l.t.slots[slot].attempts.Share()
+		}
+	case c.count == 1:
+		l.leave(slot)
+		again(l, slot, l.nanos(now), 0)
+		l.revision++
+		return 1 + k.Disconnect()
+	}
+	return k.Disconnect()
+}
+
 // Disconnect removes the consumer. Its messages in flight become ready at once, in delivery order;
 // it returns their number.
 func (k Taken) Disconnect() int {
@@ -64,6 +86,7 @@ func (k Taken) Disconnect() int {
 		l.leave(slot)
 		l.enqueue(slot)
 	}
+	l.t.isolation.forget(k.consumer)
 	l.t.forget(i)
 	if n > 0 {
 		l.revision++

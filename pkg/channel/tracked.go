@@ -35,13 +35,13 @@ const (
 // message is the state of one offset that is neither fresh nor finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot, or setAside; exhausted, expired: number of the event since which it is
+	due      int64 // in flight: the deadline; deferred: due time; both in ns on the timeline; ready: its lot, or setAside, or that it is isolated; exhausted, expired: number of the event since which it is
 	taken    int64 // in flight: time of delivery; deferred: when it was deferred; both in ns on the timeline; exhausted, expired: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
 	owner    int32  // in flight: index of the consumer; held: -1 if it was skipped
-	attempts uint16
+	attempts seq.Attempts
 	place    place
 	delayed  delayed // deferred: what deferred it; elsewhere: whether it was advanced
 }
@@ -51,9 +51,11 @@ type list struct{ head, tail int32 }
 
 // consumer is the messages in flight with one consumer.
 type consumer struct {
-	id    uint64
-	mine  list
-	count int
+	id       uint64
+	mine     list
+	count    int
+	joint    uint64 // the last event at which it had more than one
+	disposes bool   // it takes exhausted and expired messages, and its failures are not the messages'
 }
 
 // tracked holds the messages that a channel tracks individually. It exists only while there are
@@ -75,6 +77,7 @@ type tracked struct {
 	spare     []int32          // unused indexes of consumers
 	names     aliases          // of messages in flight
 	lots      lots
+	isolation isolation
 	far       position.DeferralQueue
 	early     seq.Offset // after all messages that were tracked before the cursor reached them
 }
@@ -100,7 +103,7 @@ func (t *tracked) reserve(messages int) {
 }
 
 // add starts to track an offset, without a place.
-func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
+func (t *tracked) add(o seq.Offset, attempts seq.Attempts) int32 {
 	slot := t.freeSlot
 	if slot != 0 {
 		t.freeSlot = t.slots[slot].next
@@ -121,7 +124,10 @@ func (t *tracked) leave(slot int32) {
 	case inFlight:
 		c := &t.consumers[m.owner]
 		t.unlink(&c.mine, slot)
-		c.count--
+		if c.count--; c.count == 1 {
+			c.joint = t.events
+		}
+		t.isolation.left(slot)
 		t.deadlines.stale++
 		if len(t.names.from) > 0 {
 			t.names.drop(m.offset)
@@ -136,6 +142,9 @@ func (t *tracked) leave(slot int32) {
 			t.lots.sorted--
 		case m.due == setAside:
 			from = &t.aside.list
+		case m.due <= isolated:
+			from = &t.isolation.list
+			t.isolation.n--
 		}
 		t.unlink(from, slot)
 	case exhausted:

@@ -120,7 +120,7 @@ func (v View) StateOf(o seq.Offset) (MessageState, uint16) {
 		return Finished, 0
 	}
 	if d, far := farAt(l, o); far {
-		return Deferred, d.Attempts
+		return Deferred, d.Attempts.Deliveries()
 	}
 	slot, ok := l.t.find(o)
 	if !ok {
@@ -129,12 +129,23 @@ func (v View) StateOf(o seq.Offset) (MessageState, uint16) {
 	m := &l.t.slots[slot]
 	switch m.place {
 	case inFlight, held:
-		return InFlight, m.attempts
+		return InFlight, m.attempts.Deliveries()
 	case deferred:
-		return Deferred, m.attempts
+		return Deferred, m.attempts.Deliveries()
 	case exhausted, expired:
-		return Exhausted, m.attempts
+		return Exhausted, m.attempts.Deliveries()
 	case ready, keyBlocked, free:
 	}
-	return Ready, m.attempts
+	return Ready, m.attempts.Deliveries()
+}
+
+// Attempts returns how often an unfinished message has been delivered, and how that ended.
+func (v View) Attempts(o seq.Offset) seq.Attempts {
+	if d, far := farAt(v.l, o); far {
+		return d.Attempts
+	}
+	if slot, ok := v.l.t.find(o); ok {
+		return v.l.t.slots[slot].attempts
+	}
+	return 0
 }

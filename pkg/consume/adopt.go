@@ -378,7 +378,7 @@ func (k *adoptees) sweep() {
 	for _, s := range k.subs {
 		for _, r := range s.Sources.Load().Relays {
 			if r.Retired() {
-				r.Close()
+				r.Close(true)
 				s.LedChanged() // release it
 			}
 		}

@@ -181,6 +181,7 @@ func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe
 	fd.mu.Lock()
 	gone := fd.gone
 	fd.mu.Unlock()
+	sub.cutOff.Store(gone == nil || gone.Company)
 	if gone != nil {
 		seen := among(gone.Seen)
 		sub.Sources.Load().undoDeliveries(func(id seq.MessageID) bool { return !seen(id) })

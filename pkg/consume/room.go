@@ -5,10 +5,10 @@ import "time"
 // roomTimer wakes a subscription without capacity for a relay's messages. Take's goroutine uses it.
 type roomTimer struct{ timer *time.Timer }
 
-// await calls wake when a relayed message times out at the client, if a relay waits for capacity.
-// Local sources wake the subscription themselves.
-func (t *roomTimer) await(set *Sources, now time.Time, wake func()) {
-	waits, first := false, time.Time{}
+// await calls wake when a relayed message times out at the client, if that is awaited, or a relay waits for
+// capacity. Local sources wake the subscription themselves.
+func (t *roomTimer) await(set *Sources, now time.Time, awaited bool, wake func()) {
+	waits, first := awaited, time.Time{}
 	for _, r := range set.Relays {
 		waiting, expiry := r.Waiting()
 		waits = waits || waiting

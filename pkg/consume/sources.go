@@ -46,6 +46,32 @@ func (s *Sources) localInFlight() int {
 	return n
 }
 
+// company reports whether the client has messages in flight other than those of one of its consumers. It takes no
+// lock.
+func (s *Sources) company(of *topic.Consumer) bool {
+	n := int64(s.localInFlight() - of.InFlight())
+	for _, r := range s.Relays {
+		n += r.Has()
+	}
+	return n > 0
+}
+
+// reserved returns the number of the source that has an isolated message for the client, or whose isolated message
+// the client has; -1: there is none. Until the message is answered, the client gets no other.
+func (s *Sources) reserved() int {
+	for i, k := range s.local {
+		if k.Reserved() && !k.gone.Load() {
+			return i
+		}
+	}
+	for i, r := range s.Relays {
+		if r.Reserved() {
+			return len(s.local) + i
+		}
+	}
+	return -1
+}
+
 // others returns the number of sources besides the relays, for allot: all local sources count as
 // one.
 func (s *Sources) others() int { return min(len(s.local), 1) }

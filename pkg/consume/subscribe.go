@@ -357,9 +357,11 @@ func (j joiner) joinOne(lp *host.Led) error {
 	r := &s.ask
 	client := r.Client.ClientStats()
 	src := &localSource{part: lp.Part}
+	var self atomic.Pointer[topic.Consumer] // before its first message is taken
 	k, err := j.enter(lp, topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
 		Wake: s.wake, Serve: func() { serve(s) }, Owner: s, Name: client.Name(),
+		Company:    func() bool { k := self.Load(); return k != nil && s.company(k) },
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
 		Ended: func(reason error) {
 			src.gone.Store(true)
@@ -377,6 +379,7 @@ func (j joiner) joinOne(lp *host.Led) error {
 		return fmt.Errorf("%s/%d: %w", r.Topic, lp.Index, failure.NotLeading)
 	}
 	src.Consumer = k
+	self.Store(k)
 	if !s.change(func(set *Sources) { set.local = append(set.local, src) }) {
 		k.Leave()
 	}
@@ -494,7 +497,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return err
 	}
 	if !s.change(func(set *Sources) { set.Relays = append(set.Relays, r) }) {
-		r.Close()
+		r.Close(true)
 		return nil
 	}
 	if r.Gone() { // before lost could handle it

@@ -42,6 +42,7 @@ type Subscription struct {
 	resting    atomic.Int64 // since when ready is 0, in ns since 1970
 	awaited    atomic.Int64 // since when a call of Take is due, in ns since 1970; 0: none is
 	stopped    atomic.Bool
+	cutOff     atomic.Bool       // for a client of another node: it may not have ended its connection alone
 	changed    atomic.Bool       // Take's goroutine must check the sources again
 	unwatch    func()            // nil: its sources do not change
 	relayed    map[int]seq.Epoch // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
@@ -291,11 +292,14 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	}
 	set := s.Sources.Load()
 	n := len(set.local) + len(set.Relays)
+	if s.defers(set, now) {
+		return 0, nil
+	}
 	for range n {
 		free := int(s.ready.Load()) - set.InFlight()
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
-			s.room.await(set, now, s.wake)
+			s.room.await(set, now, false, s.wake)
 			if !s.stopped.Load() && int(s.ready.Load()) > set.InFlight() {
 				s.wake() // a message was answered before the consumers stopped waiting: see Waits
 			}
@@ -317,11 +321,40 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		if err != nil {
 			return total, err
 		}
+		if s.defers(set, now) {
+			return total, nil
+		}
 	}
 	if len(set.Relays) > 0 && n > 1 {
 		s.idleCredit.observe(s, set, total)
 	}
 	return total, nil
+}
+
+// defers reports whether an isolated message has to wait until the client has answered what it has, or the client
+// has one. Then others of its channel get what comes meanwhile. Otherwise a source with such a message is the next to
+// take from.
+func (s *Subscription) defers(set *Sources, now time.Time) bool {
+	from := set.reserved()
+	if from < 0 {
+		return false
+	}
+	if set.InFlight() == 0 {
+		s.turn = from
+		return false
+	}
+	s.pass()
+	s.room.await(set, now, true, s.wake)
+	if set.InFlight() == 0 {
+		s.wake() // the last message was answered before the consumers stopped waiting: see Waits
+	}
+	return true
+}
+
+// company reports whether the client has messages in flight other than those of a consumer, or did not end its
+// connection itself.
+func (s *Subscription) company(of *topic.Consumer) bool {
+	return s.cutOff.Load() || s.c.host.Exiting() || s.Sources.Load().company(of)
 }
 
 // stalled reports that a client does not read its relayed messages.
@@ -412,7 +445,7 @@ func (s *Subscription) Close() {
 		s.c.adopter.forget(s)
 	}
 	for _, r := range set.Relays {
-		r.Close()
+		r.Close(int64(set.InFlight()) > r.Has() || s.c.host.Exiting())
 	}
 	left := 0
 	for _, k := range set.local {

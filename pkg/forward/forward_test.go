@@ -39,6 +39,7 @@ func samples() []sample {
 	deliveries := []topic.Delivery{
 		{ID: seq.NewMessageID(3, 9), Timestamp: 1_700_000_000_000_000_000, Attempts: 1, Body: []byte("a"), Position: 128, RawSize: 2},
 		{ID: seq.NewMessageID(0, 1), Timestamp: 5, Attempts: 4000, TraceID: 1, Header: []byte("{}"), Body: []byte{}, Position: 1, RawSize: 30},
+		{ID: 9, Timestamp: 8, Attempts: 4, Body: []byte("a suspect"), Position: 1, RawSize: 2, Alone: true},
 	}
 	batch := AppendDeliveriesHead(nil, true)
 	for i := range deliveries {
@@ -47,7 +48,7 @@ func samples() []sample {
 	answers := Answers{5, []Answer{{Verb: Finish, ID: 1}, {Verb: Requeue, ID: 2, Delay: time.Second}, {Verb: Touch, ID: 3}, {Verb: Unseen, ID: 4}}}
 	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
 	refusal := refusals[1].Append(refusals[0].Append(nil))
-	leave := Leave{5, []seq.MessageID{7, 1 << 50}}
+	leave := Leave{5, true, []seq.MessageID{7, 1 << 50}}
 	converge := Converge{Topic: "orders", Index: 12345}
 	return []sample{
 		{"publish", appendPublish(&publish), publish, into[Publish]},

@@ -108,6 +108,7 @@ func DeliverySize(d *topic.Delivery) int {
 
 // Flags of a delivery: which optional parts follow.
 const (
+	isAlone    = 1 // the message is isolated
 	hasTraceID = 2
 	hasHeader  = 4
 )
@@ -122,6 +123,9 @@ func AppendDelivery(p []byte, d *topic.Delivery) []byte {
 	p = binary.LittleEndian.AppendUint16(p, d.Attempts)
 	at := len(p)
 	p = append(p, 0)
+	if d.Alone {
+		p[at] |= isAlone
+	}
 	if d.TraceID != 0 {
 		p[at] |= hasTraceID
 		p = binary.LittleEndian.AppendUint64(p, d.TraceID)
@@ -149,9 +153,10 @@ func DecodeDeliveries(payload []byte, out []topic.Delivery) (all []topic.Deliver
 func (r *reader) delivery() topic.Delivery {
 	d := topic.Delivery{ID: seq.MessageID(r.Uint64()), Timestamp: int64(r.Uint64()), Attempts: r.Uint16()}
 	flags := r.Uint8()
-	if flags&^(hasTraceID|hasHeader) != 0 {
+	if flags&^(isAlone|hasTraceID|hasHeader) != 0 {
 		r.Fail(errors.New("unknown flags"))
 	}
+	d.Alone = flags&isAlone != 0
 	if flags&hasTraceID != 0 {
 		d.TraceID = r.Uint64()
 	}
@@ -259,13 +264,18 @@ func DecodeRefusals(payload []byte) ([]Refusal, error) {
 
 // Leave ends a relayed subscription.
 type Leave struct {
-	Handle uint64
-	Seen   []seq.MessageID // messages that the client got and that may still be in flight at the leader
+	Handle  uint64
+	Company bool            // the client has messages of other sources, or its connection has not ended
+	Seen    []seq.MessageID // messages that the client got and that may still be in flight at the leader
 }
 
 // Append appends the payload of a KindLeave call to p.
 func (m Leave) Append(p []byte) []byte {
-	p = binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(len(m.Seen)))
+	company := byte(0)
+	if m.Company {
+		company = 1
+	}
+	p = binary.AppendUvarint(append(binary.AppendUvarint(p, m.Handle), company), uint64(len(m.Seen)))
 	for _, id := range m.Seen {
 		p = binary.LittleEndian.AppendUint64(p, uint64(id))
 	}
@@ -275,7 +285,7 @@ func (m Leave) Append(p []byte) []byte {
 // Decode reads the payload of a KindLeave call.
 func (m *Leave) Decode(payload []byte) error {
 	r := read(payload)
-	*m = Leave{Handle: r.Uvarint()}
+	*m = Leave{Handle: r.Uvarint(), Company: r.Uint8() != 0}
 	for range r.Count(8) {
 		m.Seen = append(m.Seen, seq.MessageID(r.Uint64()))
 	}

@@ -167,6 +167,9 @@ func placeIn(lp *host.Led, leader string, n *topic.ChannelStats, spins []process
 			place.KeyBlocked.KeyBase64 = []byte(b.Key)
 		}
 	}
+	if x := n.Suspects; x.Count > 0 {
+		place.Suspects = &api.Suspects{Count: x.Count, Seq: uint64(x.Offset), InFlight: x.InFlight, Failed: int(x.Failed)}
+	}
 	for _, x := range spins {
 		place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/brokerd/brokerd/internal/fields"
@@ -180,12 +181,16 @@ func (d *decoder) offset(at seq.Offset) seq.Offset {
 }
 
 // attempts reads a number of attempts, at least least.
-func (d *decoder) attempts(least uint64) uint16 {
-	n := d.Number(MaxAttempts)
+func (d *decoder) attempts(least uint64) seq.Attempts {
+	n := d.Number(math.MaxUint16)
 	if n < least {
 		d.fail("attempts missing")
 	}
-	return uint16(n) //nolint:gosec // at most MaxAttempts
+	a := seq.Attempts(n) //nolint:gosec // bounded
+	if !a.Valid() {
+		d.fail("attempts out of range")
+	}
+	return a
 }
 
 // ranges reads ranges that touch neither each other nor at, except that the first may touch it if

@@ -18,7 +18,7 @@ func samplePosition() Position {
 		Floor:     1000,
 		Finished:  []Range{{1001, 1005}, {1300, 100_000_000}},
 		Deferred:  NewDeferralSet(Deferral{1006, time.Unix(1700000000, 5).UnixNano(), 1000, 3}, Deferral{1008, math.MaxInt64, math.MaxInt64, 1}),
-		Attempted: []Attempt{{1000, 1}, {1007, MaxAttempts}},
+		Attempted: []Attempt{{1000, 1}, {1007, seq.MaxAttempts}},
 	}
 }
 

@@ -28,7 +28,7 @@ func someDeferrals(rng *rand.Rand, n int) map[seq.Offset]Deferral {
 		case 2:
 			d.At, d.Delay = 0, 0
 		case 3, 4, 5:
-			d.Attempts = uint16(rng.IntN(MaxAttempts))
+			d.Attempts = seq.Attempts(rng.IntN(seq.MaxAttempts))
 		}
 		all[o] = d
 		o += 1 + seq.Offset(rng.IntN(3)*rng.IntN(100))

@@ -71,7 +71,7 @@ func (r *pageReader) next() (d Deferral, ok bool) {
 	r.taken += signed(r.number())
 	d.Delay = time.Duration(d.At - r.taken)
 	if head&1 != 0 {
-		d.Attempts = uint16(r.number()) //nolint:gosec // checked where it was read
+		d.Attempts = seq.Attempts(r.number()) //nolint:gosec // checked where it was read
 	}
 	r.at = d.Offset + 1
 	return d, true

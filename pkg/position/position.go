@@ -8,9 +8,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxAttempts is where the attempts counter of a message saturates.
-const MaxAttempts = 4000
-
 // Position is the stored state of a channel on one partition. Its slices are sorted by offset, and
 // no offset is in two of them.
 type Position struct {
@@ -31,13 +28,13 @@ type Deferral struct {
 	Offset   seq.Offset
 	At       int64         // due time in ns since 1970, by the wall clock of the checkpoint's creator
 	Delay    time.Duration // counted from its deferral, the longest time that it may wait, whatever the clocks; 0: an operator advanced it
-	Attempts uint16
+	Attempts seq.Attempts
 }
 
 // Attempt is how often a message has been delivered.
 type Attempt struct {
 	Offset   seq.Offset
-	Attempts uint16
+	Attempts seq.Attempts
 }
 
 // Finish adds a finished message to p, in constant time at the floor and in time proportional
@@ -60,13 +57,13 @@ func (p *Position) Finish(o seq.Offset) {
 
 // Attempt raises a message's number of deliveries in p to at least attempts. It does nothing for a
 // finished message. The slices of p are changed in place.
-func (p *Position) Attempt(o seq.Offset, attempts uint16) {
+func (p *Position) Attempt(o seq.Offset, attempts seq.Attempts) {
 	i, _ := slices.BinarySearchFunc(p.Finished, o, func(r Range, o seq.Offset) int { return cmp.Compare(r.End, o+1) })
 	if o < p.Floor || i < len(p.Finished) && p.Finished[i].From <= o {
 		return
 	}
 	more := func(d *Deferral) bool {
-		d.Attempts = max(d.Attempts, attempts)
+		d.Attempts = d.Attempts.Later(attempts)
 		return true
 	}
 	var ok bool
@@ -77,7 +74,7 @@ func (p *Position) Attempt(o seq.Offset, attempts uint16) {
 	if !ok {
 		p.Attempted = slices.Insert(p.Attempted, at, Attempt{Offset: o})
 	}
-	p.Attempted[at].Attempts = max(p.Attempted[at].Attempts, attempts)
+	p.Attempted[at].Attempts = p.Attempted[at].Attempts.Later(attempts)
 }
 
 // AdvanceTo finishes everything below floor in p. It has no effect if p is already there.

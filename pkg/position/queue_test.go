@@ -62,7 +62,7 @@ func TestQueueMatchesModel(t *testing.T) {
 					if _, there := all[o]; there || gone[o] {
 						continue
 					}
-					all[o] = Deferral{o, now + 1 + rng.Int64N(1000), time.Duration(1 + rng.IntN(1000)), uint16(rng.IntN(3))} //nolint:gosec // small
+					all[o] = Deferral{o, now + 1 + rng.Int64N(1000), time.Duration(1 + rng.IntN(1000)), seq.Attempts(rng.IntN(3))} //nolint:gosec // small
 					f.Add(all[o])
 				}
 			case 4:

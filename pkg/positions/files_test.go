@@ -58,7 +58,7 @@ func sampleSnapshot(n int) Snapshot {
 				Floor:     at,
 				Finished:  []position.Range{{From: at + 1, End: at + 5}, {From: at + 9, End: at + 900}},
 				Deferred:  position.NewDeferralSet(position.Deferral{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Delay: time.Second, Attempts: 3}),
-				Attempted: []position.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: position.MaxAttempts}},
+				Attempted: []position.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: seq.MaxAttempts}},
 			},
 		})
 	}

@@ -390,7 +390,7 @@ func FuzzAdvance(f *testing.F) {
 	})
 }
 
-func changeOf(name string, version uint64, floor, offset seq.Offset, moves uint64, attempts uint16) advance.Change {
+func changeOf(name string, version uint64, floor, offset seq.Offset, moves uint64, attempts seq.Attempts) advance.Change {
 	return advance.Change{Channel: name, Version: version, Floor: floor, Offset: offset, Moves: moves, Attempts: attempts}
 }
 

@@ -22,7 +22,7 @@ type Address struct {
 	// each other: the same for all copies of a message.
 	First     seq.Offset
 	Timestamp int64
-	Attempts  uint16
+	Attempts  seq.Attempts
 	// Moves means that the copy replaces its origin, in the same partition: the origin is
 	// finished once the copy is committed.
 	Moves bool
@@ -60,7 +60,7 @@ func (a *Address) encode(p []byte) {
 	le.PutUint64(p[11:], uint64(a.Offset))
 	le.PutUint64(p[19:], uint64(a.First))
 	le.PutUint64(p[27:], uint64(a.Timestamp)) //nolint:gosec // the bits of a signed number
-	le.PutUint16(p[35:], a.Attempts)
+	le.PutUint16(p[35:], uint16(a.Attempts))
 }
 
 // decodeAddress decodes an address at the front of p. It does not retain p.
@@ -73,7 +73,7 @@ func decodeAddress(p []byte) (*Address, error) {
 		Channel: le.Uint64(p[1:]), Partition: int(le.Uint16(p[9:])), Offset: seq.Offset(le.Uint64(p[11:])),
 		First:     seq.Offset(le.Uint64(p[19:])),
 		Timestamp: int64(le.Uint64(p[27:])), //nolint:gosec // as above
-		Attempts:  le.Uint16(p[35:]), Moves: p[0] != addressCopies, Chosen: p[0] == addressMovesChosen,
+		Attempts:  seq.Attempts(le.Uint16(p[35:])), Moves: p[0] != addressCopies, Chosen: p[0] == addressMovesChosen,
 	}
 	if !a.valid() || p[0] > addressMovesChosen {
 		return nil, fmt.Errorf("%w: address out of range", ErrInvalid)
@@ -82,5 +82,5 @@ func decodeAddress(p []byte) (*Address, error) {
 }
 
 func (a *Address) valid() bool {
-	return a.Channel != 0 && a.Partition < seq.MaxPartitions && a.Offset <= seq.MaxOffset && a.First <= a.Offset && a.Attempts <= MaxAttempts
+	return a.Channel != 0 && a.Partition < seq.MaxPartitions && a.Offset <= seq.MaxOffset && a.First <= a.Offset && a.Attempts.Valid()
 }

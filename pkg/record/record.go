@@ -28,9 +28,6 @@ const (
 	knownFlags = flagDelay | flagTraceID | flagHeader | flagKey | flagDedup | flagTTL | flagAddress
 )
 
-// MaxAttempts is where the attempts counter of a message saturates.
-const MaxAttempts = 4000
-
 // The maximum sizes of the parts of a message, in bytes.
 const (
 	MaxHeader = 65534

@@ -115,7 +115,8 @@ type Relay struct {
 // New returns a relay that has not joined yet: see Open.
 func New(o Options) *Relay {
 	r := &Relay{Options: o}
-	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
+	r.here.timeout, r.here.maxTimeout, r.here.expired = o.Timeout, o.MaxTimeout, r.expireQueue
+	r.here.inFlight.all = map[seq.MessageID]flight{}
 	r.here.room.share = o.Memory.Share(limit.Relays)
 	r.partitions.Store(&o.Partitions)
 	return r
@@ -129,7 +130,7 @@ func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 	m.Handle = r.Handle
 	_, err := r.Remote.Call(ctx, r.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
 	if err != nil {
-		r.leave(nil) // it may have joined
+		r.leave(nil, true) // it may have joined
 		return fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err))
 	}
 	r.fetch()
@@ -137,9 +138,10 @@ func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
 }
 
 // leave reports to the leader that the relay has ended, and which of the messages in flight the
-// client has seen: the others were never delivered.
-func (r *Relay) leave(seen []seq.MessageID) {
-	m := forward.Leave{Handle: r.Handle, Seen: seen}
+// client has seen: the others were never delivered. company means that they may not have failed alone: the
+// client has others, or it was not its connection that ended.
+func (r *Relay) leave(seen []seq.MessageID, company bool) {
+	m := forward.Leave{Handle: r.Handle, Company: company, Seen: seen}
 	r.Remote.Go(r.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
 }
 
@@ -232,14 +234,14 @@ func (r *Relay) End(why error) {
 			seen = append(seen, a.ID)
 		}
 	}
-	r.leave(seen)
+	r.leave(seen, true)
 	r.missed(answers, why)
 	r.Events.Ended(why)
 }
 
 // Close leaves the channel. The leader requeues messages in flight, after processing the answers
-// already given.
-func (r *Relay) Close() {
+// already given. company reports whether the client has messages of other sources.
+func (r *Relay) Close(company bool) {
 	answers, seen, ok := r.stop(errClosed)
 	if !ok {
 		return
@@ -247,7 +249,7 @@ func (r *Relay) Close() {
 	if len(answers) > 0 {
 		r.Remote.Go(r.Node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
 	}
-	r.leave(seen)
+	r.leave(seen, company)
 }
 
 // stop ends the relay unless it has already ended. It returns the unsent answers, and the messages
@@ -342,6 +344,20 @@ func (r *Relay) Count(now time.Time) int {
 	return len(r.here.inFlight.all)
 }
 
+// Has returns how many messages the client has not answered, some of which may have timed out. It takes no lock.
+func (r *Relay) Has() int64 { return r.here.inFlight.count.Load() }
+
+// Reserved reports whether the client gets no other message before it has answered what it has: the next one of the
+// relay is isolated, or it has one that is.
+func (r *Relay) Reserved() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return false
+	}
+	return len(r.here.queue.all) > 0 && r.here.queue.all[0].Alone || r.here.inFlight.alone()
+}
+
 // Waiting reports whether the relay has, or would fetch, messages for which the client has no
 // capacity, and when the first message of the client times out (zero time: it has none).
 func (r *Relay) Waiting() (waits bool, expiry time.Time) {
@@ -369,7 +385,7 @@ func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 	r.partitions.Store(&kept)
 	for id := range r.here.inFlight.all {
 		if lost(id.Partition()) {
-			delete(r.here.inFlight.all, id)
+			r.here.inFlight.drop(id)
 		}
 	}
 	r.here.queue.lose(lost)
@@ -396,7 +412,7 @@ func (r *Relay) Answer(a forward.Answer) error {
 		}
 		r.here.inFlight.all[a.ID] = f
 	} else {
-		delete(r.here.inFlight.all, a.ID)
+		r.here.inFlight.drop(a.ID)
 	}
 	note(r, a)
 	r.mu.Unlock()

@@ -110,7 +110,7 @@ func TestRelaysKeepToTheMemoryBudget(t *testing.T) {
 					t.Errorf("%d fetches, of which most were in vain", l.fetches)
 				}
 				for _, r := range deaf {
-					r.Close()
+					r.Close(false)
 				}
 				synctest.Wait()
 				if used := m.Usage().Used; used != 0 {
@@ -147,7 +147,7 @@ func TestReaderIsServedBesideClientsThatDoNotRead(t *testing.T) {
 				t.Errorf("the reader got %d messages of %d bytes", got, size)
 			}
 			for _, d := range deaf {
-				d.Close()
+				d.Close(false)
 			}
 			got = 0
 			if read(); got < 100 {
@@ -159,7 +159,7 @@ func TestReaderIsServedBesideClientsThatDoNotRead(t *testing.T) {
 			if short != 0 {
 				t.Errorf("memory for %d bytes is still said to be short", short)
 			}
-			r.Close()
+			r.Close(false)
 			synctest.Wait()
 			if used := m.Usage().Used; used != 0 {
 				t.Errorf("%d bytes are charged in the end", used)
@@ -192,7 +192,7 @@ func TestMessagesThatComeBackAreCharged(t *testing.T) {
 		if n, err := r.Take(time.Now(), 10, func(*topic.Delivery) error { return nil }); n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
-		r.Close()
+		r.Close(false)
 		synctest.Wait()
 		if used := m.Usage().Used; used != 0 {
 			t.Errorf("%d bytes are charged in the end", used)

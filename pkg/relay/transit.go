@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -80,19 +81,27 @@ func (q *queue) lose(lost func(partition int) bool) {
 type flight struct {
 	expires time.Time
 	until   time.Time // maximum by touching
+	alone   bool      // it is isolated
 }
 
 // flights are the messages that the client has. Their relay's lock guards them.
 type flights struct {
 	all    map[seq.MessageID]flight
 	expiry time.Time // no message times out before
+	count  atomic.Int64
 }
 
 func (f *flights) add(id seq.MessageID, m flight) {
 	f.all[id] = m
+	f.count.Store(int64(len(f.all)))
 	if f.expiry.IsZero() || m.expires.Before(f.expiry) {
 		f.expiry = m.expires
 	}
+}
+
+func (f *flights) drop(id seq.MessageID) {
+	delete(f.all, id)
+	f.count.Store(int64(len(f.all)))
 }
 
 // expire drops messages that have timed out, as the leader has done as well.
@@ -105,9 +114,17 @@ func (f *flights) expire(now time.Time) {
 		if m.expires.After(now) {
 			f.add(id, m)
 		} else {
-			delete(f.all, id)
+			f.drop(id)
 		}
 	}
+}
+
+// alone reports whether the client has an isolated message.
+func (f *flights) alone() bool {
+	for _, m := range f.all { // an isolated one is the only one
+		return m.alone
+	}
+	return false
 }
 
 // next returns when the first message may time out; zero time if there is none.
@@ -140,7 +157,7 @@ func (t *transit) reserve(now time.Time, max int, out []message) []message {
 	t.queue.dropBefore(now.Add(-t.timeout))
 	out = t.queue.shift(max, out)
 	for _, d := range out {
-		t.inFlight.add(d.ID, flight{d.since.Add(t.timeout), d.since.Add(t.maxTimeout)})
+		t.inFlight.add(d.ID, flight{d.since.Add(t.timeout), d.since.Add(t.maxTimeout), d.Alone})
 		t.room.out += d.frees
 	}
 	return out
@@ -153,7 +170,7 @@ func (t *transit) delivered(now time.Time, rest []message) {
 		return
 	}
 	for _, d := range rest {
-		delete(t.inFlight.all, d.ID)
+		t.inFlight.drop(d.ID)
 	}
 	t.queue.unshift(rest)
 	t.watch(now)

@@ -59,6 +59,7 @@ type Channel struct {
 	departed  departed
 	limited   bool            // limit delayed a consumer
 	armed     bool            // ticks have been requested
+	holding   bool            // consumers may be reserved: see Consumer.Reserved
 	finishing pendingFinishes // FINs that other replicas have yet to store; those without a consumer are skipped messages
 	movers    movers
 	closed    error  // why it was closed; nil while it is open
@@ -91,6 +92,7 @@ func (m *movers) release() {
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
 	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: s.Recorder(), times: processing.New(p.o.LatencyWindow, time.Now())}
+	s.Company = c.companyLocked
 	c.keys.on.Store(s.View().Order() == policy.ByKey)
 	c.Flow.Observe(p.o.Now(), flow.Totals{In: s.View().Counts(p.o.Log.End()).Messages}) // what is there has not come in since
 	return c
@@ -128,6 +130,8 @@ type ChannelStats struct {
 	// Latency is the distribution of times from publish to finish of recently finished messages;
 	// nil if it is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
+	// Suspects are the messages that are delivered one at a time, because they have failed with others.
+	Suspects channel.Suspects
 	// LastConsumer is the name of the consumer that left last, and LeftAt when it did; the zero time if none did.
 	LastConsumer string
 	LeftAt       time.Time
@@ -140,6 +144,7 @@ func (c *Channel) Stats() ChannelStats {
 	defer c.mu.Unlock()
 	s := ChannelStats{Latency: kept, Counts: countsLocked(c, end), Floor: c.state.View().Floor(), Paused: c.state.Paused, ExpiredTotal: c.expired, Limited: c.limited && c.limit.Load() != nil}
 	s.LastConsumer, s.LeftAt = c.departed.Last()
+	s.Suspects = c.state.Isolation().Suspects()
 	if r := c.state.Retries(); r.Policy().OnExhausted == policy.Block {
 		if o, ok := r.First(); ok {
 			s.Blocked = &o
@@ -247,6 +252,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	if len(late) > 0 && c.state.Holds().Len() == 0 {
 		c.movers.release()
 	}
+	freed := c.releaseReservedLocked()
 	c.limited = c.limited && len(c.consumers) > 0 && c.limit.Load() != nil
 	c.armed = (ok || RetriesOf(c).waitsLocked()) && c.closed == nil
 	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.Gate.suspended.Load()
@@ -257,6 +263,9 @@ func (c *Channel) Tick(now time.Time) bool {
 	c.mu.Unlock()
 	if len(late) > 0 {
 		c.p.keeper.MarkDirty()
+	}
+	for _, k := range freed {
+		k.wake()
 	}
 	for _, f := range late {
 		if f.by != nil {

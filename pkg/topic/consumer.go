@@ -37,6 +37,8 @@ type Consumer struct {
 	// Without waits, it was woken and has not looked yet.
 	idle atomic.Bool
 
+	reserved atomic.Bool // see Reserved
+
 	inFlight  atomic.Int64
 	delivered atomic.Uint64
 	finished  atomic.Uint64
@@ -44,10 +46,11 @@ type Consumer struct {
 	timedOut  atomic.Uint64
 
 	// Used by the goroutine that calls Take.
-	at    reading.Place
-	taken []channel.Delivery
-	undo  undo
-	tags  channel.Tags // of the channel at the time of the take
+	at     reading.Place
+	taken  []channel.Delivery
+	undo   undo
+	tags   channel.Tags // of the channel at the time of the take
+	yields bool         // it is reserved: messages that it was woken for are for others
 	// madeRoom means that consumers which had sorted too many messages for others can continue.
 	madeRoom bool
 	message  record.Message // the one read last, during a Take
@@ -140,6 +143,10 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			k.madeRoom = false
 			k.ch.wakeFor(everyone)
 		}
+		if k.yields {
+			k.yields = false
+			k.ch.wakeFor(1)
+		}
 		if len(k.taken) == 0 {
 			if soon {
 				k.at.Rest()
@@ -189,6 +196,9 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	k.tags = c.tags
 	lot, full := k.tags.Of(k.o.Tag), c.state.Sorting().Full()
 	k.taken = c.state.Sorting().Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+	if len(k.taken) == 0 && k.reservedLocked() {
+		return c.armLocked(), false
+	}
 	if len(k.taken) == 0 {
 		c.waiting.add(k)
 		c.waiters.Store(c.waiting.len())
@@ -208,6 +218,8 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		c.waiters.Store(c.waiting.len())
 	}
 	k.idle.Store(false)
+	k.reserved.Store(k.taken[0].Alone)
+	c.holding = c.holding || k.taken[0].Alone
 	k.madeRoom = full && !c.state.Sorting().Full()
 	k.recountLocked()
 	if c.times != nil {
@@ -315,6 +327,7 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 		return 0, 0, err
 	}
 	d.ID, d.Timestamp, d.Attempts = seq.NewMessageID(k.ch.p.o.Index, t.Offset), k.at.Batch().Timestamp(), t.Attempts
+	d.Alone = t.Alone
 	d.TraceID, d.Header, d.Key, d.Body = m.TraceID, m.Header, m.Key, m.Body
 	d.Position, d.RawSize = k.at.PositionOf(len(raw)), int32(commitlog.RecordBytes(len(raw)))
 	if m.Address != nil {
@@ -555,6 +568,9 @@ type ConsumerOptions struct {
 	Serve func()
 	// Ended reports that the channel was closed, and why. It must not block.
 	Ended func(reason error)
+	// Company reports whether the client has messages in flight from other partitions, or may not have seen
+	// that its connection ended; nil: it has none. It must take no lock.
+	Company func() bool
 	// Unfinished, if set, reports that an accepted Finish failed: other replicas have not
 	// stored it within FinTimeout, and the message is ready again. It must not block.
 	Unfinished func(o seq.Offset, err error)

@@ -86,7 +86,7 @@ func (x Retries) storeAttempts(o seq.Offset) {
 // attemptsLocked returns the record of a message's attempts; nil: there is none.
 func (x Retries) attemptsLocked(o seq.Offset) []byte {
 	c := x.c
-	_, attempts := c.state.View().StateOf(o)
+	attempts := c.state.View().Attempts(o)
 	if attempts == 0 || c.ephemeral {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 // waitsLocked reports whether ticks are needed, at whatever time.
 func (x Retries) waitsLocked() bool {
 	c := x.c
-	return len(c.finishing.list) > 0 || c.limited || x.disposableLocked()
+	return len(c.finishing.list) > 0 || c.limited || c.holding || x.disposableLocked()
 }
 
 // nameLocked returns the name of a present or former consumer; "" if it is no longer known.

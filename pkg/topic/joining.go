@@ -57,7 +57,11 @@ func (k *Consumer) Leave() (left int) {
 		if c.p.trace.Load() != nil {
 			lost = c.state.TakenBy(k.id).Offsets()
 		}
-		n = c.state.TakenBy(k.id).Disconnect()
+		if i >= 0 {
+			n = c.state.TakenBy(k.id).Lost(c.p.o.Now(), companyOf(k))
+		} else {
+			n = c.state.TakenBy(k.id).Disconnect()
+		}
 		if k.o.Tag != "" {
 			retagLocked(c)
 		}

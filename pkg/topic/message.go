@@ -20,18 +20,15 @@ const (
 type Delivery struct {
 	ID        seq.MessageID
 	Timestamp int64  // time of publishing, ns since 1970; for an addressed message its origin's
-	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most maxAttempts
+	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most seq.MaxAttempts
 	TraceID   uint64
 	Header    []byte
 	Key       []byte
 	Body      []byte
 	Position  int64 // byte position of its record in the partition's log
 	RawSize   int32 // length of its record there, in bytes
+	Alone     bool  // its consumer must have no other message meanwhile: see channel.Isolation
 }
-
-// maxAttempts is where the attempts counter saturates: clients read it as a
-// signed 16-bit number, and the extension framing keeps the top bits clear.
-const maxAttempts = record.MaxAttempts
 
 // Receipt is the result of a publish. With a nil Err the messages are as durable as the topic's
 // sync policy, at [First, First+Count) of the partition or, if some were stored before or

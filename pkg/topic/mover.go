@@ -81,10 +81,11 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 		}
 	}
 	var state channel.MessageState
-	var attempts uint16
+	var attempts seq.Attempts
 	ordered := false // its order may have changed by now
 	from.c.Look(func(v channel.View) {
-		state, attempts = v.StateOf(from.offset)
+		state, _ = v.StateOf(from.offset)
+		attempts = v.Attempts(from.offset)
 		ordered = v.Confirms(from.offset)
 	})
 	if state == channel.Finished || ordered || !movable(from.c) || from.offset < v.p.o.Log.Start() {
@@ -101,7 +102,7 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 	}
 	to := record.Address{
 		Channel: from.c.version, Partition: v.p.o.Index, Offset: from.offset,
-		Timestamp: b.Timestamp(), Attempts: min(attempts, maxAttempts), Moves: true,
+		Timestamp: b.Timestamp(), Attempts: attempts, Moves: true,
 	}
 	m, _ := record.Decode(raw) // CopyTo refuses an invalid one
 	if m.Address != nil && from.c.HasVersion(m.Address.Channel) {

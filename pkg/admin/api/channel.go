@@ -162,6 +162,9 @@ type ChannelPartition struct {
 	// KeyBlocked is the key for which most messages wait, in a channel ordered by key; absent
 	// if none waits.
 	KeyBlocked *KeyBlock `json:"key_blocked,omitempty"`
+	// Suspects are the messages that are delivered one at a time, because they have failed with others; absent
+	// if there is none.
+	Suspects *Suspects `json:"suspects,omitempty"`
 	// Spinning lists messages that consumers requeue immediately, more than a hundred times per
 	// second; fastest first, at most ten.
 	Spinning []SpinningMessage `json:"spinning,omitempty"`
@@ -217,6 +220,15 @@ const (
 	SeekStart SeekEdge = "start" // the oldest message that is kept
 	SeekEnd   SeekEdge = "end"   // only messages published from now on
 )
+
+// Suspects are messages whose consumers lost their connection or let them time out, at least three times, while they
+// had others too. They are delivered one at a time until they are finished or have used up their attempts.
+type Suspects struct {
+	Count    int    `json:"count"`
+	Seq      uint64 `json:"seq"`       // of the one that is in flight, or next
+	InFlight bool   `json:"in_flight"` // it is in flight
+	Failed   int    `json:"failed"`    // how often it has failed alone, or was requeued
+}
 
 // KeyBlock is the key for which most messages wait in a channel ordered by key.
 type KeyBlock struct {

@@ -51,6 +51,7 @@ const (
 	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
 	CauseExhausted    CauseCode = "exhausted"      // messages have had all their attempts, and stay
 	CauseKeyBlocked   CauseCode = "key_blocked"    // messages wait for others of their key
+	CauseSuspects     CauseCode = "suspects"       // messages that failed with others are delivered one at a time
 	CauseRequeued     CauseCode = "requeued"       // consumers requeue what they receive, and finish nothing
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may, or answer none
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers

@@ -345,6 +345,17 @@ func (d *diagnosis) ofThePolicy() {
 			d.waiting()
 		}
 	}
+	for _, q := range d.now.Partitions {
+		if x := q.Suspects; x != nil {
+			state := "is next"
+			if x.InFlight {
+				state = "is in flight"
+			}
+			d.add(api.CauseSuspects, int64(x.Count), fmt.Sprintf("see the message: brokerctl message peek %s --partition %d --from %d -n 1", d.topic.Name, q.Partition, x.Seq),
+				"%d messages of partition %d have failed at least three times while their consumers had others too, and are delivered one at a time; the suspect, sequence %d, %s and has failed %d times alone",
+				x.Count, q.Partition, x.Seq, state, x.Failed)
+		}
+	}
 	if d.now.RateLimited {
 		d.add(api.CauseRateLimited, d.now.Depth, "brokerctl channel alter "+name+" --rate N/s",
 			"the channel delivers at most %d messages per second, and %d are waiting", p.Rate, d.now.Depth)

@@ -346,6 +346,13 @@ func TestExplained(t *testing.T) {
 			},
 			causes: []api.CauseCode{api.CausePaused, api.CauseDeferred}, says: "is paused", count: 0,
 		},
+		"a message is suspected of ending its consumers": {
+			before: func(c *api.Channel) {
+				c.Partitions[0].Suspects = &api.Suspects{Count: 3, Seq: 7, InFlight: true, Failed: 1}
+			},
+			causes: []api.CauseCode{api.CauseSuspects}, count: 3,
+			says: "one at a time; the suspect, sequence 7, is in flight and has failed 1 times alone",
+		},
 		"messages wait for their keys": {
 			before: func(c *api.Channel) {
 				c.Partitions[0].KeyBlocked = &api.KeyBlock{Key: "a", Seq: 7, State: "in_flight", Waiting: 3, Tracked: 6}
