@@ -21,7 +21,9 @@ func (r *release) archive(p platform, binaries, share string) (err error) {
 	for _, program := range programs {
 		files["bin/"+program] = filepath.Join(binaries, program)
 	}
-	files["sbom.cdx.json"] = filepath.Join(binaries, "sbom.cdx.json")
+	for _, made := range []string{"sbom.cdx.json", licenceFile} {
+		files[made] = filepath.Join(binaries, made)
+	}
 	for _, doc := range []string{"README.md", "CHANGELOG.md", "LICENSE", "THIRD_PARTY.md"} {
 		files[doc] = filepath.Join(r.root, doc)
 	}

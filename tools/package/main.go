@@ -107,6 +107,9 @@ func (r *release) make(platforms []platform) error {
 		if err := r.writeBOM(binaries); err != nil {
 			return err
 		}
+		if err := r.writeLicences(binaries); err != nil {
+			return err
+		}
 		if err := r.packages(p, binaries, share); err != nil {
 			return err
 		}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +38,30 @@ func TestLicencesAreReadFromTheList(t *testing.T) {
 	all := licences(string(text))
 	if len(all) < 20 || all["github.com/spf13/cobra"] != "Apache-2.0" {
 		t.Errorf("%d licences: %v", len(all), all)
+	}
+}
+
+// Every module of the programs has its licence in what users get, whatever its file is called.
+func TestLicencesOfModulesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	var text bytes.Buffer
+	if err := appendLicences(&text, "example.org/none v1", dir); err == nil {
+		t.Error("a module without a licence is taken")
+	}
+	for name, content := range map[string]string{"LICENSE": "one\n", "COPYING.txt": "two", "NOTICE": "three", "license_test.go": "", "README": "four"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := appendLicences(&text, "example.org/m v1", dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"example.org/m v1: LICENSE\n\none\n", "COPYING.txt\n\ntwo", "NOTICE\n\nthree"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in %q", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "four") || strings.Contains(text.String(), "license_test.go") {
+		t.Error("a file is taken for a licence")
 	}
 }

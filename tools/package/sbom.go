@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,23 @@ type property struct {
 	Value string `json:"value"`
 }
 
+// modulesOf returns the modules that the programs in a directory were built from, as recorded in the programs, by path,
+// and the version of Go.
+func modulesOf(binaries string) (modules map[string]*debug.Module, toolchain string, err error) {
+	modules = map[string]*debug.Module{}
+	for _, program := range programs {
+		is, err := buildinfo.ReadFile(filepath.Join(binaries, program))
+		if err != nil {
+			return nil, "", fmt.Errorf("modules of %s: %w", program, err)
+		}
+		toolchain = is.GoVersion
+		for _, m := range is.Deps {
+			modules[m.Path] = m
+		}
+	}
+	return modules, toolchain, nil
+}
+
 // writeBOM lists the modules that the programs in a directory were built from, as recorded in the
 // programs, with the licences that THIRD_PARTY.md names.
 func (r *release) writeBOM(binaries string) error {
@@ -54,27 +72,23 @@ func (r *release) writeBOM(binaries string) error {
 	if err != nil {
 		return err
 	}
+	modules, toolchain, err := modulesOf(binaries)
+	if err != nil {
+		return err
+	}
 	named := licences(string(text))
 	found := map[string]component{}
-	toolchain := ""
-	for _, program := range programs {
-		is, err := buildinfo.ReadFile(filepath.Join(binaries, program))
-		if err != nil {
-			return fmt.Errorf("modules of %s: %w", program, err)
+	for _, m := range modules {
+		c := component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version}
+		c.Notes = append(c.Notes, property{"go:sum", m.Sum})
+		name, ok := named[m.Path]
+		if !ok {
+			return fmt.Errorf("THIRD_PARTY.md does not list %s, which is in the programs", m.Path)
 		}
-		toolchain = is.GoVersion
-		for _, m := range is.Deps {
-			c := component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version}
-			c.Notes = append(c.Notes, property{"go:sum", m.Sum})
-			name, ok := named[m.Path]
-			if !ok {
-				return fmt.Errorf("THIRD_PARTY.md does not list %s, which is in %s", m.Path, program)
-			}
-			var l licence
-			l.License.Name = name
-			c.Licences = append(c.Licences, l)
-			found[c.PURL] = c
-		}
+		var l licence
+		l.License.Name = name
+		c.Licences = append(c.Licences, l)
+		found[c.PURL] = c
 	}
 	std := component{Type: "library", Name: "stdlib", Version: strings.TrimPrefix(toolchain, "go"), PURL: "pkg:golang/std@" + strings.TrimPrefix(toolchain, "go")}
 	found[std.PURL] = std
