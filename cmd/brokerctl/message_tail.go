@@ -29,6 +29,7 @@ type tailOptions struct {
 	timeout time.Duration
 	filter  string
 	tag     string
+	follow  bool
 }
 
 // chosen returns the filter of a topic's messages; "": all messages.
@@ -49,8 +50,9 @@ func newMessageTailCommand(g *globals) *cobra.Command {
 		Short: "Print messages as they arrive",
 		Long: `Print messages as they arrive, until interrupted or until N were printed.
 
-For a TOPIC, the log itself is read: nothing is consumed. It starts after the newest message, or
-with -n at the last N messages.
+For a TOPIC, the log itself is read: nothing is consumed. It starts after the newest message. With -n
+it prints the last N messages, or fewer if the topic has fewer, and ends; with -n and --follow, it
+waits until N were printed. With -n and --from, --filter or --tag, it also waits until N were printed.
 
 For a TOPIC/CHANNEL, messages are consumed: each is finished once it is printed, and other
 consumers of the channel do not receive it. A missing channel is created; one named
@@ -73,6 +75,7 @@ Only the body is printed, one line per message; -o wide adds partition, id, time
 	f := cmd.Flags()
 	f.IntVarP(&o.n, "n", "n", 0, "stop after `N` messages; 0 means no limit")
 	f.StringVar(&o.from, "from", "", "for a topic, `POSITION` to start at: start, end or a sequence number")
+	f.BoolVarP(&o.follow, "follow", "f", false, "for a topic, with -n: wait for more messages if the topic has fewer")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "consume from this `HOST:PORT` (default: advertised by the topic's leaders)")
 	filterVar(f, &o.filter, "messages of a topic")
 	f.StringVar(&o.tag, "tag", "", "only messages with this `TAG`")
@@ -88,6 +91,8 @@ func (o *tailOptions) validate(channel string) error {
 		return usageError("--filter applies to topics only; a channel has its own: brokerctl channel create --filter")
 	case o.tag != "" && !header.ValidTag(o.tag):
 		return usageError("--tag is %q, must be up to %d letters, digits, _ and -", o.tag, header.MaxTag)
+	case channel != "" && o.follow:
+		return usageError("--follow applies to topics only; a channel waits until N messages were printed")
 	case channel != "" && o.from != "":
 		return usageError("--from applies to topics only; to move a channel, use channel seek")
 	}
@@ -247,6 +252,6 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		return err
 	}
 	page := g.page(cmd)
-	tail := topiclog.TailOptions{From: from, Max: o.n, Filter: o.chosen(), Warn: cmd.ErrOrStderr()}
+	tail := topiclog.TailOptions{From: from, Max: o.n, Filter: o.chosen(), Follow: o.follow, Warn: cmd.ErrOrStderr()}
 	return g.log(topic).Tail(cmd.Context(), tail, func(m api.Peeked) error { return g.writeMessage(page, m) })
 }

@@ -121,10 +121,11 @@ func (r *lossReport) print(w io.Writer, output string) error {
 		return e.Encode(r)
 	}
 	r.printMembers(w)
+	r.printMetadata(w)
+	fmt.Fprintln(w)
 	if err := r.printPartitions(w); err != nil {
 		return err
 	}
-	r.printMetadata(w)
 	r.printEnd(w)
 	return nil
 }
@@ -165,7 +166,7 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "all   %4d partitions: %s was in sync and has every acknowledged message.\n", count["all"], r.NodeID)
+	fmt.Fprintf(w, "all   %4d partitions: %s was in sync, as far as is known here, and has every acknowledged message.\n", count["all"], r.NodeID)
 	fmt.Fprintf(w, "some  %4d partitions: %s was not in sync. ACKNOWLEDGED MESSAGES NOT IN ITS LOG ARE LOST. They stay\n"+
 		"           offline until: brokerctl partition elect TOPIC/PARTITION --unclean --to %s\n", count["some"], r.NodeID, r.NodeID)
 	fmt.Fprintf(w, "none  %4d partitions: %s has no copy. ALL THEIR MESSAGES ARE LOST. They stay offline until the same command\n"+
@@ -179,20 +180,21 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 // printMetadata prints the uncertainties of the node's metadata.
 func (r *lossReport) printMetadata(w io.Writer) {
 	if r.Snapshot {
-		fmt.Fprintf(w, "\nThe metadata is that of the snapshot, entry %d. ALL LATER CHANGES ARE LOST: topics, channels, settings and\n"+
-			"in-sync sets. If %s was removed from an in-sync set since then, messages acknowledged after that are lost as well,\n"+
-			"even in partitions listed under \"all\".\n"+
+		fmt.Fprintf(w, "%s cannot know what happened after the snapshot, whose last entry is %d. ALL LATER CHANGES ARE LOST: topics,\n"+
+			"channels, settings and in-sync sets. If %s was removed from an in-sync set since then, messages acknowledged after\n"+
+			"that are lost as well, even in partitions listed under \"all\".\n"+
 			"Users, rules, tokens and whether access control is on are those of the snapshot: TOKENS THAT WERE REVOKED SINCE ARE\n"+
-			"VALID AGAIN. Check brokerctl access status, user list, acl list and token list, and revoke them again.\n", r.LastIndex, r.NodeID)
+			"VALID AGAIN. Check brokerctl access status, user list, acl list and token list, and revoke them again.\n",
+			r.NodeID, r.LastIndex, r.NodeID)
 		if len(r.Newer) > 0 {
 			fmt.Fprintf(w, "\nNot in the snapshot, NOT SERVED from now on and kept in %s:\n  %s\n", r.NewerDir, strings.Join(r.Newer, "\n  "))
 		}
 		return
 	}
-	fmt.Fprintf(w, "\nThe metadata on this node was last written at %s, entry %d. Topics, channels and in-sync sets are as of\n"+
-		"then: ALL LATER CHANGES MADE WITHOUT %s ARE LOST. If %s was removed from an in-sync set since then, messages\n"+
-		"acknowledged after that are lost as well, even in partitions listed under \"all\".\n",
-		r.Written.Format(time.RFC3339), r.LastIndex, r.NodeID, r.NodeID)
+	fmt.Fprintf(w, "%s cannot know what the other nodes did after its metadata was last written, at %s, entry %d.\n"+
+		"Topics, channels and in-sync sets are as of then: ALL LATER CHANGES MADE WITHOUT %s ARE LOST. If %s was removed\n"+
+		"from an in-sync set since then, messages acknowledged after that are lost as well, even in partitions listed under\n"+
+		"\"all\".\n", r.NodeID, r.Written.Format(time.RFC3339), r.LastIndex, r.NodeID, r.NodeID)
 	if !r.Voter {
 		fmt.Fprintf(w, "%s is not a voter: the voters may have committed changes that never reached it.\n", r.NodeID)
 	}

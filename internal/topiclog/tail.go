@@ -38,8 +38,9 @@ func (f From) in(q api.Partition, n int) uint64 {
 // TailOptions define what a tail shows.
 type TailOptions struct {
 	From   From
-	Max    int       // it ends after as many messages; by default with the last ones. 0: no limit
+	Max    int       // it ends after as many messages. 0: no limit
 	Filter string    // "": all messages
+	Follow bool      // without From and Filter: go on after the last Max messages, until Max were shown
 	Warn   io.Writer // gets notes about nodes that do not respond
 }
 
@@ -106,6 +107,9 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 				return nil
 			}
 		}
+		if err == nil && !more && t.ends(is) {
+			return nil
+		}
 		if lasting { // the messages of the other partitions are shown
 			return err
 		}
@@ -128,6 +132,17 @@ func (l *Log) Tail(ctx context.Context, o TailOptions, show func(api.Peeked) err
 			beat.Pause(ctx, retryPause)
 		}
 	}
+}
+
+// ends reports whether the tail shows the last messages only, and has them of all partitions that have a leader.
+func (t *tail) ends(is *api.Topic) bool {
+	if t.o.From.Edge != "" || t.last == 0 || t.o.Follow || len(is.MissingNodes) > 0 {
+		return false
+	}
+	if n := len(is.Partitions) - len(t.next); n > 0 {
+		_, _ = fmt.Fprintf(t.o.Warn, "%d of %d partitions have no leader: their messages are not shown\n", n, len(is.Partitions))
+	}
+	return true
 }
 
 // passing reports whether a failed request may succeed on another node, or soon.

@@ -1,6 +1,7 @@
 package topiclog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -149,5 +150,31 @@ func TestTailOfTheLastMessages(t *testing.T) {
 	})
 	if !errors.Is(err, enough) {
 		t.Errorf("%d messages shown: %v", shown, err)
+	}
+}
+
+// The last messages of a topic that has fewer are shown, and the tail ends.
+func TestTailOfTheLastMessagesEnds(t *testing.T) {
+	patient, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	peeks, shown := 0, 0
+	err := brokerOf(t, 3, -1, &peeks).Tail(patient, TailOptions{Max: 10, Warn: io.Discard}, func(api.Peeked) error {
+		shown++
+		return nil
+	})
+	if err != nil || shown != 6 {
+		t.Errorf("%d messages, %v", shown, err)
+	}
+	peeks, shown = 0, 0
+	ended := errors.New("it follows")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err = brokerOf(t, 3, -1, &peeks).Tail(ctx, TailOptions{Max: 10, Follow: true, Warn: io.Discard}, func(api.Peeked) error {
+		if shown++; shown == 6 {
+			time.AfterFunc(2*pollInterval, func() { cancel(ended) })
+		}
+		return nil
+	})
+	if err == nil || shown != 6 {
+		t.Errorf("followed: %d messages, %v", shown, err)
 	}
 }

@@ -398,7 +398,8 @@ func TestSilentNodeIsSkipped(t *testing.T) {
 		"a change, without another": {addresses: []string{"silent"}, call: change, want: failure.Uncertain, says: "timed out after 10s", took: 10 * time.Second},
 		"a change, and no node answers": {
 			addresses: []string{"silent", "silent", "silent", "silent"}, call: change, want: failure.Unavailable,
-			says: "no answer from silent, nothing was changed: timed out after 2s", took: 8 * time.Second,
+			says: "4 of 4 addresses tried, none took the request: " + strings.Repeat("no answer from silent, nothing was changed: timed out after 2s; ", 3) +
+				"no answer from silent, nothing was changed: timed out after 2s", took: 8 * time.Second,
 		},
 		"a change of a node that was silent only then": {
 			addresses: []string{"silent", "node"}, probed: true, call: change, want: failure.Uncertain, says: "timed out after 10s", took: 10 * time.Second,

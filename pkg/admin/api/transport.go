@@ -137,7 +137,7 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 			return Errorf(failure.Invalid, "encode request: %w", err)
 		}
 	}
-	var last error
+	var failed []error
 	start, bases := int(t.first.Load()), t.known()
 	for i := range bases {
 		at := (start + i) % len(bases)
@@ -146,12 +146,30 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 			t.first.Store(int64(at))
 			return err
 		}
-		last = err
+		failed = append(failed, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return last
+	return noneOf(failed, len(bases))
+}
+
+// noneOf returns the error of a request that none of several addresses has taken: it names each with its reason.
+func noneOf(failed []error, addresses int) error {
+	last := failed[len(failed)-1]
+	if len(failed) == 1 {
+		return last
+	}
+	reasons := make([]string, len(failed))
+	for i, err := range failed {
+		reasons[i] = err.Error()
+	}
+	all := Error{Code: failure.Unavailable, cause: last}
+	if e, ok := errors.AsType[*Error](last); ok {
+		all = *e
+	}
+	all.Message = fmt.Sprintf("%d of %d addresses tried, none took the request: %s", len(failed), addresses, strings.Join(reasons, "; "))
+	return &all
 }
 
 // known returns the addresses.
