@@ -115,12 +115,16 @@ func (n *node) failing(topic, channel string) *wire {
 	return w
 }
 
-// shell runs a command in a directory, like a user of the node, and returns its output.
+// usualAddress is the HTTP address of a node without options, which the guides use.
+const usualAddress = "127.0.0.1:4151"
+
+// shell runs a command in a directory, like a user of the node, and returns its output. The usual address stands for
+// the node's.
 func (n *node) shell(dir, command string) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(command, usualAddress, n.address("HTTP")))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "BROKERCTL_ADDR=http://"+n.address("HTTP"))
 	out, err := cmd.CombinedOutput()
