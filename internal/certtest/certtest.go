@@ -31,7 +31,9 @@ func Make(t testing.TB, template x509.Certificate, by *tls.Certificate) tls.Cert
 		template.NotAfter = time.Now().Add(time.Hour)
 	}
 	template.BasicConstraintsValid = true
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if template.ExtKeyUsage == nil {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
 	parent, signer := &template, any(key)
 	if by != nil {
 		parent, signer = by.Leaf, by.PrivateKey

@@ -21,7 +21,8 @@ func clientTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn
 }
 
 // serverTLS does the accepting side's handshake. It demands a certificate whose chain leads to
-// config.ClientCAs.
+// config.ClientCAs, and which is for servers as well: every node is one, and a client with a
+// certificate of the same authority is not.
 func serverTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, *x509.Certificate, error) {
 	if config.ClientCAs == nil {
 		return nil, nil, errNoRoots
@@ -29,6 +30,7 @@ func serverTLS(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn
 	c := config.Clone()
 	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
 	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, config.ClientCAs) }
 	return shakeHands(ctx, tls.Server(raw, c))
 }
 
@@ -39,6 +41,7 @@ func shakeHands(ctx context.Context, conn *tls.Conn) (*tls.Conn, *x509.Certifica
 	return conn, conn.ConnectionState().PeerCertificates[0], nil
 }
 
+// verifyChain verifies that the other side has a certificate for servers, of an authority among roots.
 func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	options := x509.VerifyOptions{
 		Roots:         roots,

@@ -29,6 +29,11 @@ func (a *ca) issue(notAfter time.Time, common string, names ...string) tls.Certi
 	return certtest.Make(a.t, x509.Certificate{Subject: pkix.Name{CommonName: common}, DNSNames: names, NotBefore: begin, NotAfter: notAfter}, &a.cert)
 }
 
+// usage returns a certificate for a name that is only for some usage.
+func (a *ca) usage(name string, usage x509.ExtKeyUsage) tls.Certificate {
+	return certtest.Make(a.t, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{usage}}, &a.cert)
+}
+
 // config returns a function that returns a configuration for a name, which
 // trusts the authority.
 func (a *ca) config(name string) func() *tls.Config {
@@ -67,6 +72,9 @@ func TestTLSAdmitsOnlyNodes(t *testing.T) {
 		{"dialer of another name", ours.config("c"), ours.config("b"), ReasonCertificate, false},
 		{"server of another name", ours.config("a"), ours.config("c"), ReasonCertificate, false},
 		{"subject beside names", ours.with(ours.issue(now.Add(time.Hour), "a", "x")), ours.config("b"), ReasonCertificate, false},
+		{"dialer with a client's certificate", ours.with(ours.usage("a", x509.ExtKeyUsageClientAuth)), ours.config("b"), ReasonNone, false},
+		{"server with a client's certificate", ours.config("a"), ours.with(ours.usage("b", x509.ExtKeyUsageClientAuth)), ReasonNone, false},
+		{"dialer with a server's certificate", ours.with(ours.usage("a", x509.ExtKeyUsageServerAuth)), ours.config("b"), ReasonNone, false},
 		{"dialer without TLS", nil, ours.config("b"), ReasonNone, false},
 		{"server without TLS", ours.config("a"), nil, ReasonNone, false},
 		{"no authority", func() *tls.Config { return new(tls.Config) }, ours.config("b"), ReasonNone, false},
