@@ -112,11 +112,11 @@ func standing(s *raftstore.Store) ([]byte, error) {
 }
 
 // callAddress is formation's Call.
-func (n *Node) callAddress(ctx context.Context, address string, request []byte) ([]byte, error) {
+func (n *Node) callAddress(ctx context.Context, to meta.NodeID, address string, request []byte) ([]byte, error) {
 	if address == n.o.Address {
 		return nil, formation.ErrSelf
 	}
-	p := n.transport.Peer("", peer.ClassForm, address)
+	p := n.transport.Peer(peer.Node(to), peer.ClassForm, address)
 	defer p.Close()
 	reply, err := p.Call(ctx, kindForm, [][]byte{request})
 	if refused, ok := errors.AsType[*peer.RefusedError](err); ok {

@@ -189,13 +189,15 @@ func (f forwardHandler) Handle(from peer.Node, session uint64, kind uint8, paylo
 type formHandler struct{ server *callServer }
 
 // Handle implements peer.Handler.
-func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+func (f formHandler) Handle(from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	if kind != kindForm {
 		reply(nil, forward.ToRemote(errUnknown))
 		return
 	}
 	text := bytes.Clone(payload)
-	f.server.answer(reply, func(ctx context.Context) ([]byte, error) { return f.server.formation.Handle(ctx, text) })
+	f.server.answer(reply, func(ctx context.Context) ([]byte, error) {
+		return f.server.formation.Handle(ctx, meta.NodeID(from), text)
+	})
 }
 
 // handle answers a request, or passes it on. It does not block. It owns payload.

@@ -130,7 +130,7 @@ func (n *Node) connect(hasState bool) (err error) {
 	n.server.roster, n.role.transport, n.server.succession.transport = n.roster, n.transport, n.transport
 	n.formation = formation.New(formation.Options{
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
-		JoinToken: o.JoinToken, Call: n.callAddress, Logger: o.Logger,
+		JoinToken: o.JoinToken, Call: n.callAddress, Open: o.open, Logger: o.Logger,
 	})
 	n.server.formation = n.formation
 	for _, l := range o.Listeners {
@@ -202,6 +202,9 @@ func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
 
 // OtherClusters returns the join addresses that belong to another cluster than the node.
 func OtherClusters(n *Node) []string { return formation.OtherClusters(n.formation) }
+
+// UnreachedBy returns the members without a vote that do not answer a node that leads the metadata.
+func UnreachedBy(n *Node) []formation.Unreached { return formation.UnreachedBy(n.formation) }
 
 // Lookout observes a Node while it is being opened. Its methods are safe for concurrent use,
 // also after Open has returned.

@@ -120,6 +120,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// open reports whether any process that reaches the cluster port could join: see formation.Options.
+func (o *Options) open() bool {
+	return o.ServerTLS == nil && (o.Secrets == nil || len(o.Secrets()) == 0)
+}
+
 func (o *Options) validate() error {
 	switch {
 	case !meta.ValidNodeID(o.Self):

@@ -2,10 +2,19 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/certtest"
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
@@ -123,5 +132,92 @@ func TestNodesFormAndGrowWithASecret(t *testing.T) {
 			}
 		}
 		_ = s.Close()
+	})
+}
+
+// TestCertificateIsForOneNode: with any certificate of the cluster's CA, a stranger added voters until no
+// majority was left, and moved members in their names.
+func TestCertificateIsForOneNode(t *testing.T) {
+	from := time.Unix(0, 0) // virtual time is in the past
+	ca := certtest.Make(t, x509.Certificate{NotBefore: from}, nil)
+	config := func(name string) func() *tls.Config {
+		c := certtest.Make(t, x509.Certificate{DNSNames: []string{name}, NotBefore: from}, &ca)
+		return func() *tls.Config {
+			return &tls.Config{Certificates: []tls.Certificate{c}, RootCAs: certtest.Pool(ca), ClientCAs: certtest.Pool(ca)}
+		}
+	}
+	configs := map[string]func() *tls.Config{"alice": config("alice")}
+	for _, name := range []string{"a", "b", "c"} {
+		configs[name] = config(name)
+	}
+	inWorld(t, []string{"a", "b", "c"}, 3, func(t *testing.T, w *world) {
+		w.options = func(name string, o *Options) { o.ServerTLS, o.ClientTLS = configs[name], configs[name] }
+		w.start("a", "b", "c")
+		w.formed(3, 3)
+		cluster := w.node("a").Store().View().Cluster().ID
+		alice := strangerTo(w, "alice", "", func(o *peer.Options) { o.ServerTLS, o.ClientTLS = configs["alice"], configs["alice"] })
+		defer alice.Close()
+		before := w.node("a").Members()
+		for _, tt := range []struct{ name, request, want string }{
+			{"a ghost", `{"kind":"join","cluster":%q,"from":{"node":"ghost","address":"nowhere:1","session":42},"fresh":true,"levels":{"min":0,"max":1000}}`, "not-sender"},
+			{"a ghost with state", `{"kind":"join","cluster":%q,"from":{"node":"ghost","address":"nowhere:1","session":42},"levels":{"min":0,"max":1000}}`, "not-sender"},
+			{"a relayed ghost", `{"kind":"join","cluster":%q,"from":{"node":"ghost","address":"nowhere:1","session":42},"relayed":true,"fresh":true,"levels":{"min":0,"max":1000}}`, "not-sender"},
+			{"a move", `{"kind":"join","cluster":%q,"from":{"node":"b","address":"nowhere:1","session":42},"levels":{"min":0,"max":1000}}`, "not-sender"},
+			{"a vote", `{"kind":"join","cluster":%q,"from":{"node":"b","address":"b:1","session":42},"fresh":true,"levels":{"min":0,"max":1000}}`, "not-sender"},
+		} {
+			for _, address := range w.join {
+				p := alice.Peer("", peer.ClassForm, address)
+				out, err := p.Call(t.Context(), kindForm, [][]byte{fmt.Appendf(nil, tt.request, cluster)})
+				p.Close()
+				if err != nil || !strings.Contains(string(out), `"code":"`+tt.want+`"`) {
+					t.Errorf("%s at %s: %s, %v", tt.name, address, out, err)
+				}
+			}
+		}
+		if after := w.node("a").Members(); !slices.Equal(after.Members, before.Members) {
+			t.Errorf("members %+v", after)
+		}
+		// In her own name she may join, as the certificate says, but has no vote without a process that answers.
+		p := alice.Peer("", peer.ClassForm, w.join[0])
+		out, err := p.Call(t.Context(), kindForm, [][]byte{fmt.Appendf(nil,
+			`{"kind":"join","cluster":%q,"from":{"node":"alice","address":"alice:1","session":42},"fresh":true,"levels":{"min":0,"max":1000}}`, cluster)})
+		p.Close()
+		if err != nil || !strings.Contains(string(out), `"granted":true`) {
+			t.Errorf("%s, %v", out, err)
+		}
+		w.sleep(time.Minute)
+		if c := w.node("a").Members(); len(c.Members) != 4 || len(c.Voters()) != 3 {
+			t.Errorf("members %+v", c)
+		}
+	})
+}
+
+// TestCallsOfRemovedNodes: a connection may outlast the membership of its node.
+func TestCallsOfRemovedNodes(t *testing.T) {
+	inWorld(t, []string{"a", "b", "c"}, 3, func(t *testing.T, w *world) {
+		w.start("a", "b", "c")
+		w.formed(3, 3)
+		call := func(to *Node, from meta.NodeID, kind uint8, payload string) error {
+			done := make(chan error, 1)
+			to.server.handle(from, 1, kind, []byte(payload), func(_ [][]byte, err error) { done <- err })
+			return forward.FromRemote(<-done)
+		}
+		leader := w.leader().node
+		for _, kind := range []uint8{kindCommand, kindStanding, kindRemove, kindTransfer} {
+			if err := call(leader, "x", kind, "{}"); !errors.Is(err, failure.Removed) {
+				t.Errorf("call %d: %v", kind, err)
+			}
+			if err := call(leader, leader.o.Self, kind, "{"); errors.Is(err, failure.Removed) {
+				t.Errorf("call %d of a member: %v", kind, err)
+			}
+		}
+		for _, name := range w.names() {
+			if err := call(w.node(name), "x", firstOfForward, ""); !errors.Is(err, failure.UnknownNode) {
+				t.Errorf("at %s, for a client: %v", name, err)
+			}
+			if err := call(w.node(name), "a", firstOfForward, ""); err != nil {
+				t.Errorf("at %s, for a client of a member: %v", name, err)
+			}
+		}
 	})
 }

@@ -71,12 +71,17 @@ func Membership(was, is *State) (found []*Event) {
 	return found
 }
 
-// describeAct describes a refused join: other acts are known by their effects.
+// describeAct describes a change of the members, and a refused join: other acts are known by their
+// effects.
 func describeAct(a *Act) Event {
-	if a.Verb != ActJoin || a.Status < http.StatusBadRequest {
+	kind := map[string]string{ActJoin: "member_added", ActPromote: "member_promoted", ActMove: "member_moved", ActExpel: "member_removed"}[a.Verb]
+	switch {
+	case kind == "":
 		return Event{}
+	case a.Status >= http.StatusBadRequest:
+		return Event{Kind: "join_refused", Object: a.Object, What: "node at " + a.Actor + " was refused: " + a.Request}
 	}
-	return Event{Kind: "join_refused", Object: a.Object, What: "node at " + a.Actor + " was refused: " + a.Request}
+	return Event{Kind: kind, Object: a.Object, What: a.Request + "; asked by " + a.Identity + " at " + a.Actor}
 }
 
 func describeNode(c Command, r *Result) Event {

@@ -42,10 +42,16 @@ func (a *Act) bytes() int {
 	return n
 }
 
-// ActJoin is the verb of a node's request to join the cluster: the only act that is not an operator's.
-const ActJoin = "JOIN"
+// Verbs of the acts that are not an operator's: changes of the members that a node has asked for, or
+// that the metadata leader has decided.
+const (
+	ActJoin    = "JOIN"    // a node joins, or is refused
+	ActPromote = "PROMOTE" // a member gets a vote
+	ActMove    = "MOVE"    // a member gets another address, or loses its own
+	ActExpel   = "EXPEL"   // a member is removed without an operator
+)
 
-// RecordAct adds to the audit log. A refused join is also an event.
+// RecordAct adds to the audit log. A change of the members, and a refused join, is also an event.
 type RecordAct struct {
 	Act Act `json:"act"` // its Index is ignored
 }

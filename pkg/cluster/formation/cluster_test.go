@@ -39,14 +39,16 @@ type process struct {
 
 // world is a number of nodes in one process, in virtual time, started with the same command line.
 type world struct {
-	t      *testing.T
-	net    *peertest.Network
-	dir    string
-	join   []string
-	expect int
+	t       *testing.T
+	net     *peertest.Network
+	dir     string
+	join    []string
+	expect  int
+	exposed bool // the cluster ports are open to any process
 
 	mu       sync.Mutex // guards the fields below
 	at       map[string]*process
+	cuts     map[[2]string]bool // from an address, or all, to one that is not reached from there
 	sessions uint64
 	tokens   map[string]string // join token by node
 }
@@ -55,7 +57,7 @@ func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w 
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}, tokens: map[string]string{}}
+		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}, cuts: map[[2]string]bool{}, tokens: map[string]string{}}
 		defer func() {
 			for _, name := range w.names() {
 				w.kill(name)
@@ -81,20 +83,44 @@ func (w *world) process(address string) *process {
 	return w.at[address]
 }
 
-func (w *world) call(from string) func(context.Context, string, []byte) ([]byte, error) {
-	return func(ctx context.Context, to string, text []byte) ([]byte, error) {
+func (w *world) call(name meta.NodeID, from string) func(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
+	return func(ctx context.Context, node meta.NodeID, to string, text []byte) ([]byte, error) {
 		if from == to {
 			return nil, ErrSelf
 		}
 		p := w.process(to)
-		if p == nil || w.net.Unplugged(from) || w.net.Unplugged(to) {
+		if p == nil || w.net.Unplugged(from) || w.net.Unplugged(to) || w.isCut(from, to) {
 			return nil, fate.Refuse("not reachable")
 		}
+		if node != "" && p.id != node {
+			return nil, fate.Refuse("a different node at this address")
+		}
 		time.Sleep(time.Millisecond)
-		out, err := p.node.Handle(ctx, text)
+		out, err := p.node.Handle(ctx, name, text)
 		time.Sleep(time.Millisecond)
 		return out, err
 	}
+}
+
+// cut makes a node at an address unreachable from another one, or from all if that is "", or reachable
+// again. It can still reach them.
+func (w *world) cut(from, to string, cut bool) {
+	w.mu.Lock()
+	w.cuts[[2]string{from, to}] = cut
+	w.mu.Unlock()
+	if cut {
+		for _, name := range w.names() {
+			if from == "" || name == from {
+				w.net.Break(name, to)
+			}
+		}
+	}
+}
+
+func (w *world) isCut(from, to string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cuts[[2]string{from, to}] || w.cuts[[2]string{"", to}]
 }
 
 // start runs a node; its name is its address.
@@ -112,7 +138,7 @@ func (w *world) startAt(name, address, dir string) *process {
 	p := &process{id: id, done: make(chan struct{}), ready: make(chan struct{})}
 	p.node = New(Options{
 		Node: id, Address: address, Session: w.sessions, Join: w.join, Expect: w.expect, HasState: state,
-		Call: w.call(address), JoinToken: func() (string, error) {
+		Call: w.call(id, address), Open: func() bool { return w.exposed }, JoinToken: func() (string, error) {
 			switch w.token(name) {
 			case "gone":
 				return "", os.ErrNotExist
@@ -143,6 +169,9 @@ func (w *world) stream(address string) (*raftstore.Stream, error) {
 		return nil, err
 	}
 	return &raftstore.Stream{Listener: l, Dial: func(ctx context.Context, _ meta.NodeID, to string, _ time.Duration) (net.Conn, error) {
+		if w.isCut(address, to) {
+			return nil, fate.Refuse("not reachable")
+		}
 		return w.net.Dial(ctx, address, to+":1")
 	}}, nil
 }
@@ -198,6 +227,9 @@ func (w *world) kill(address string) error {
 	defer p.mu.Unlock()
 	return p.err
 }
+
+// sleep waits in virtual time.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 
 // await polls ok for up to a minute.
 func (w *world) await(what string, ok func() bool) {
@@ -491,7 +523,7 @@ func TestMemberOfAnotherClusterIsRefused(t *testing.T) {
 		w.formed(1, 1)
 		w.start("n2") // also alone
 		w.await("two clusters", func() bool { return w.process("n2").open() != nil && w.process("n2").node.cluster() != "" })
-		r := w.process("n2").node.ask(t.Context(), "n1", request{Kind: askJoin, Levels: level.Supported()})
+		r := w.process("n2").node.ask(t.Context(), "", "n1", request{Kind: askJoin, Levels: level.Supported()})
 		if !errors.Is(r.err, ErrOtherCluster) {
 			t.Error(r.err)
 		}

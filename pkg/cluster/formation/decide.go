@@ -22,7 +22,14 @@ var (
 	// ErrJoinToken: the cluster admits nodes by join tokens, and the node has no valid one. Refused.
 	ErrJoinToken = fate.Refuse("no valid join token")
 
+	// ErrOpenPort: access control is on, and the node cannot prove that it is one. Refused.
+	ErrOpenPort = fate.Refuse("access control is on, but the cluster port is open: set cluster-secret-file of all nodes to the same file, and restart them together")
+	// ErrNotSender: a node asked in the name of another. Refused.
+	ErrNotSender = fate.Refuse("request in the name of another node")
+
 	errAddressUnclear = fate.Refuse("cluster address is registered to another member")
+	errUnanswered     = fate.Refuse("the metadata leader gets no answer from the node at its cluster address: correct cluster-address or advertise-cluster-address, or let the other nodes connect to it")
+	errManyUnanswered = fate.Refuse("too many members do not answer the metadata leader: remove them, or wait until they are removed")
 )
 
 // identity is one process of a node.
@@ -38,7 +45,8 @@ type seen struct {
 	Member  bool          `json:"member,omitempty"`  // it has a cluster's metadata
 	Cluster string        `json:"cluster,omitempty"` // id; "": not known yet
 	Expect  int           `json:"expect,omitempty"`
-	Sees    []meta.NodeID `json:"sees,omitempty"` // nodes that responded to it, if it has no cluster
+	Sees    []meta.NodeID `json:"sees,omitempty"`    // nodes that responded to it, if it has no cluster
+	Applied uint64        `json:"applied,omitempty"` // index of its last command
 }
 
 func has(all []seen, id meta.NodeID) bool {

@@ -44,8 +44,8 @@ func (f *founding) delay(from, to string) (time.Duration, bool) {
 	return d, f.cut[[2]string{from, to}] || f.lossy && f.rng.IntN(8) == 0
 }
 
-func (f *founding) call(from string) func(context.Context, string, []byte) ([]byte, error) {
-	return func(ctx context.Context, to string, text []byte) ([]byte, error) {
+func (f *founding) call(from string) func(context.Context, meta.NodeID, string, []byte) ([]byte, error) {
+	return func(ctx context.Context, _ meta.NodeID, to string, text []byte) ([]byte, error) {
 		if from == to {
 			return nil, ErrSelf
 		}
@@ -88,7 +88,7 @@ func (f *founding) carry(from, to string, text []byte) ([]byte, error) {
 	if lost || n == nil {
 		return nil, errors.New("lost")
 	}
-	out, err := n.Handle(context.Background(), text)
+	out, err := n.Handle(context.Background(), meta.NodeID(from), text)
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/level"
@@ -21,13 +23,13 @@ const compareEvery = 10 * time.Minute
 // leaderless is how long a member waits for a leader before it asks whether it is still a member.
 const leaderless = 3 * time.Second
 
-// maxActions limits the steps for one candidate: remove, add, promote, and repetitions after
+// maxActions limits the steps for one candidate: displace, remove, add, and repetitions after
 // concurrent changes.
 const maxActions = 6
 
-// Handle answers a request that arrived through another node's Options.Call. It returns an error,
-// and has done nothing, if the request is malformed.
-func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
+// Handle answers a request that arrived through the Options.Call of a node, which the transport has
+// authenticated. It returns an error, and has done nothing, if the request is malformed.
+func (n *Node) Handle(ctx context.Context, from meta.NodeID, text []byte) ([]byte, error) {
 	r, err := decode[request](text)
 	if err != nil {
 		return nil, err
@@ -37,8 +39,12 @@ func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
 	case r.Kind == askWho: // anyone may know the cluster id
 	case r.Cluster != "" && a.Cluster != "" && r.Cluster != a.Cluster:
 		a.refuse(fmt.Errorf("%w: %s is in cluster %s, %s in cluster %s", ErrOtherCluster, r.From.Node, r.Cluster, n.self.Node, a.Cluster))
+	case r.From.Node != from && !n.relays(from, &r):
+		err := fmt.Errorf("%w: %s asked for %s", ErrNotSender, from, complaint.Short(string(r.From.Node)))
+		n.complaints.Warn(n.o.Logger, time.Now(), "refused a request to join or form a cluster that one node sent in the name of another", "sender", from, "node", r.From.Node)
+		a.refuse(err)
 	case r.Kind == askJoin:
-		if err := n.letIn(ctx, r); err != nil {
+		if err := n.letIn(ctx, from, r); err != nil {
 			a.refuse(err)
 		}
 	default:
@@ -49,14 +55,29 @@ func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
 	return json.Marshal(a)
 }
 
+// relays reports whether a node may send a request of another one: it is a member, and passes on a
+// request for membership.
+func (n *Node) relays(from meta.NodeID, r *request) bool {
+	s := n.Store()
+	if s == nil || r.Kind != askJoin || !r.Relayed {
+		return false
+	}
+	_, member := s.Members().Configuration().Find(from)
+	return member
+}
+
 func (n *Node) introduce() seen {
 	cluster := n.cluster()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return seen{
+	out := seen{
 		identity: n.self, Member: n.o.HasState || n.store != nil, Cluster: cluster, Expect: n.o.Expect,
 		Sees: slices.Clone(n.sees),
 	}
+	if n.store != nil {
+		out.Applied = n.store.Applied()
+	}
+	return out
 }
 
 // give handles a bootstrap node's request for a promise, and reports whether it is granted.
@@ -76,8 +97,8 @@ func (n *Node) give(kind requestKind, to identity) bool {
 	return false
 }
 
-// letIn makes the sender a member, directly or through the leader.
-func (n *Node) letIn(ctx context.Context, r request) error {
+// letIn makes the node of a request a member, directly or through the leader. from has sent it.
+func (n *Node) letIn(ctx context.Context, from meta.NodeID, r request) error {
 	s := n.Store()
 	if s == nil {
 		return errors.New("not in a cluster")
@@ -85,12 +106,16 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 	if s.IsLeader() {
 		err := meta.CheckLevel(s.View(), r.Levels)
 		if err == nil {
-			err = n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied}, r.Proof)
+			err = n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh}, plea{via: from, proof: r.Proof})
 		}
 		if err != nil {
 			recordRefusal(ctx, n, s, r.From, err)
+			return err
 		}
-		return err
+		if why := n.unreached(r.From.Node); why != nil && !r.Fresh {
+			return fmt.Errorf("%w: %s at %s: %w", errUnanswered, r.From.Node, r.From.Address, why)
+		}
+		return nil
 	}
 	leader, _ := s.Leader()
 	m, ok := s.Members().Configuration().Find(leader)
@@ -98,12 +123,18 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 		return failure.NotController
 	}
 	r.Relayed = true
-	return n.ask(ctx, m.Address, r).err
+	return n.ask(ctx, m.ID, m.Address, r).err
+}
+
+// plea is how a request for membership has arrived.
+type plea struct {
+	via   meta.NodeID       // the node that sent it: the candidate, or a member that relayed it
+	proof *access.JoinProof // of the candidate's join token; nil: it has none
 }
 
 // admit changes the membership of a node as decided. Only the leader calls it. A node without state
 // is admitted by its join token, if the cluster requires one.
-func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate, proof *access.JoinProof) error {
+func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate, p plea) error {
 	select {
 	case n.admission <- struct{}{}:
 		defer func() { <-n.admission }()
@@ -115,73 +146,92 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate, pro
 		return err
 	}
 	members := s.Members()
-	admitted := !who.fresh
+	admitted := false
 	for range maxActions {
 		c := members.Configuration()
-		act, err := admit(c, s.Applied(), who, neighbours{n.occupant(ctx, c, who), n.claimant(ctx, c, who)})
-		if act != actRefuse && !admitted {
-			if err := redeem(ctx, n, s, who.identity, proof); err != nil {
+		act, err := admit(c, who, n.around(ctx, c, who))
+		if act == actRefuse {
+			return err
+		}
+		if !admitted {
+			if err := n.allow(ctx, s, act, who, p.proof); err != nil {
 				return err
 			}
 			admitted = true
 		}
-		switch act {
-		case actNothing:
+		if act == actNothing {
 			return nil
-		case actRefuse:
-			return err
-		case actAdd:
-			err = members.AddNonvoter(ctx, who.Node, who.Address)
-		case actMove:
-			err = members.AddNonvoter(ctx, who.Node, who.Address) // a voter remains a voter
-		case actRemove:
-			err = members.Remove(ctx, who.Node)
-		case actPromote:
-			err = members.Promote(ctx, who.Node)
-		case actDisplace:
-			holder, _ := holderOf(c, who.identity)
-			err = members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter remains a voter
-			n.o.Logger.Warn("member's cluster address taken over by another node; if the member is gone for good, decommission and remove it",
-				"node", holder.ID, "address", who.Address, "to", who.Node)
 		}
-		if err != nil {
+		if err := n.carryOut(ctx, members, c, act, who); err != nil {
 			return err
 		}
-		n.o.Logger.Info("membership changed", "node", who.Node, "address", who.Address, "action", string(act))
+		n.changed(ctx, s, changeOf(c, act, who, p.via))
 	}
 	return errors.New("cluster membership keeps changing; retry")
 }
 
-// occupant returns the node that responds at the address of the member with the candidate's name,
-// if that may be another process.
-func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who candidate) identity {
-	m, known := c.Find(who.Node)
-	if !known || who.Node == n.self.Node {
-		return identity{}
-	}
-	if m.Address == who.Address && !who.fresh || AddressUnknown(m.Address) {
-		return identity{}
-	}
-	return n.ask(ctx, m.Address, request{Kind: askWho}).identity
-}
-
-// claimant returns the node that responds at the candidate's address, if another member has that
-// address.
-func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who candidate) identity {
-	holder, taken := holderOf(c, who.identity)
+// allow returns why a decision about a candidate is not carried out, or nil.
+func (n *Node) allow(ctx context.Context, s *raftstore.Store, act action, who candidate, proof *access.JoinProof) error {
 	switch {
-	case !taken:
-		return identity{}
-	case holder.ID == n.self.Node && n.self.Address == who.Address: // unless the leader itself has moved
-		return n.self
-	case who.Node == n.self.Node:
-		return who.identity
+	case act == actAdd && n.unanswered(s) >= maxUnanswered:
+		return errManyUnanswered
+	case who.fresh:
+		return redeem(ctx, n, s, who.identity, proof)
+	case act != actNothing && who.Node != n.self.Node && n.exposed(s):
+		return ErrOpenPort
 	}
-	return n.ask(ctx, who.Address, request{Kind: askWho}).identity
+	return nil
 }
 
-// Run maintains the node's membership after Start: it requests a vote if there are too few voters,
-// and reports a changed address. If no leader has been known for a while it asks the other nodes
+// exposed reports whether nodes need a join token because any process that reaches the cluster port
+// could join, although access control is on.
+func (n *Node) exposed(s *raftstore.Store) bool {
+	return n.o.Open != nil && n.o.Open() && raftstore.AccessOf(s).On()
+}
+
+// carryOut makes one change for a candidate.
+func (n *Node) carryOut(ctx context.Context, members raftstore.Members, c raftstore.Configuration, act action, who candidate) error {
+	switch act {
+	case actAdd, actMove:
+		return members.AddNonvoter(ctx, who.Node, who.Address) // a voter remains a voter
+	case actRemove:
+		return members.Remove(ctx, who.Node)
+	case actDisplace:
+		holder, _ := holderOf(c, who.identity)
+		n.o.Logger.Warn("member's cluster address taken over by another node; if the member is gone for good, decommission and remove it",
+			"node", holder.ID, "address", who.Address, "to", who.Node)
+		return members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter remains a voter
+	case actNothing, actRefuse, actPromote:
+	}
+	return fmt.Errorf("BUG: %s for a candidate", act)
+}
+
+// around returns the nodes that respond around a candidate, as far as they matter: if no other
+// process may have its name, and it changes nothing, none is called.
+func (n *Node) around(ctx context.Context, c raftstore.Configuration, who candidate) (out neighbours) {
+	m, known := c.Find(who.Node)
+	holder, taken := holderOf(c, who.identity)
+	own := who.Node == n.self.Node
+	if known && !own && !AddressUnknown(m.Address) && (m.Address != who.Address || who.fresh) {
+		out.atName = n.ask(ctx, m.ID, m.Address, request{Kind: askWho}).identity
+	}
+	if known && (m.Address != who.Address || who.fresh && m.Voter) || taken {
+		if out.itself.identity = who.identity; !own {
+			out.itself = n.ask(ctx, who.Node, who.Address, request{Kind: askWho}).seen
+		}
+	}
+	switch {
+	case !taken || out.itself.identity == who.identity:
+	case holder.ID == n.self.Node && n.self.Address == who.Address: // unless the leader itself has moved
+		out.holder = n.self
+	default:
+		out.holder = n.ask(ctx, holder.ID, who.Address, request{Kind: askWho}).identity
+	}
+	return out
+}
+
+// Run maintains the node's membership after Start: it reports a changed address, and promotes other
+// nodes while this one leads. If no leader has been known for a while it asks the other nodes
 // for its membership: a node removed while it was down learns of it in no other way. It returns nil
 // when ctx ends, and otherwise the reason why the node is no longer a member.
 func (n *Node) Run(ctx context.Context) error {
@@ -191,6 +241,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	lost := time.Now() // since when no leader is known
 	var check time.Time
+	told := "" // the last logged reason why the leader does not reach this node
 	for {
 		if now := time.Now(); !now.Before(check) {
 			check = now.Add(compareEvery)
@@ -204,7 +255,14 @@ func (n *Node) Run(ctx context.Context) error {
 			if final(err) {
 				return err
 			}
-			n.o.Logger.Debug("cannot bring the membership of this node up to date; retrying", "error", err)
+			level := slog.LevelDebug
+			if text := err.Error(); errors.Is(err, errUnanswered) && text != told {
+				level, told = slog.LevelWarn, text
+			}
+			n.o.Logger.Log(ctx, level, "cannot bring the membership of this node up to date; retrying", "error", err)
+		}
+		if err := n.oversee(ctx, s); err != nil {
+			n.o.Logger.Debug("cannot promote or remove members; retrying", "error", err)
 		}
 		select {
 		case <-time.After(n.o.Interval):
@@ -221,11 +279,11 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool) error {
 	c := s.Members().Configuration()
 	me, ok := c.Find(n.self.Node)
-	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= maxVoters) && !anyway {
+	if ok && me.Address == n.self.Address && !anyway {
 		return nil
 	}
 	if s.IsLeader() {
-		return n.admit(ctx, s, candidate{identity: n.self, applied: s.Applied()}, nil)
+		return n.admit(ctx, s, candidate{identity: n.self}, plea{via: n.self.Node})
 	}
 	addresses := n.addresses(c)
 	if anyway {
@@ -233,7 +291,7 @@ func (n *Node) ensureMember(ctx context.Context, s *raftstore.Store, anyway bool
 	}
 	var err error
 	for _, address := range addresses {
-		err = n.ask(ctx, address, request{Kind: askJoin, Applied: s.Applied(), Levels: level.Supported()}).err
+		err = n.ask(ctx, "", address, request{Kind: askJoin, Levels: level.Supported()}).err
 		if err == nil || final(err) {
 			return err
 		}

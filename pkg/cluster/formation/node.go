@@ -55,9 +55,13 @@ type Options struct {
 	// JoinToken returns the node's join token; "": it has none. It is called when the node joins a
 	// cluster. nil: there is none. After an fs.ErrNotExist the node asks without a token.
 	JoinToken func() (string, error)
-	// Call makes the node at an address Handle a request, and returns its answer. It returns
-	// ErrSelf for this node's own address.
-	Call     func(ctx context.Context, address string, request []byte) ([]byte, error)
+	// Call makes the node at an address Handle a request, and returns its answer. If to is not "",
+	// it calls no other node than that one. It returns ErrSelf for this node's own address.
+	Call func(ctx context.Context, to meta.NodeID, address string, request []byte) ([]byte, error)
+	// Open reports that the cluster port admits any process that reaches it: neither a secret nor a
+	// certificate is required.
+	// It is called for each request; nil: no.
+	Open     func() bool
 	Interval time.Duration // between two queries of the other nodes
 	Logger   *slog.Logger  // optional
 }
@@ -71,21 +75,24 @@ func (o Options) withDefaults() Options {
 // Node makes a node a member of its cluster and keeps it one. Handle is safe for concurrent use at
 // any time; Start must be called once, and Run after it.
 type Node struct {
-	o         Options
-	self      identity
-	admission chan struct{}     // holds one: nodes are admitted one at a time
-	told      map[string]string // address to the last logged refusal; used by Start
-	refused   complaint.Rare[refusal]
+	o          Options
+	self       identity
+	admission  chan struct{}     // holds one: nodes are admitted one at a time
+	told       map[string]string // address to the last logged refusal; used by Start
+	refused    complaint.Rare[refusal]
+	complaints complaint.Book
 
-	mu    sync.Mutex // guards the fields below
-	word  promises
-	sees  []meta.NodeID
-	store *raftstore.Store // nil: not opened
-	into  string           // cluster that admitted the node; "": none
-	was   string           // cluster stored on disk when the store was opened; "": none
-	why   string           // what the node waits for; "": nothing
-	bound []meta.NodeID    // nodes with which this one has bootstrapped its cluster, in this process
-	moved map[meta.NodeID]relocation
+	mu       sync.Mutex              // guards the fields below
+	contacts map[meta.NodeID]contact // of a leader with the members without a vote; not changed, only replaced
+	founders map[meta.NodeID]bool    // nodes with which this process has bootstrapped the cluster and that have no vote yet
+	word     promises
+	sees     []meta.NodeID
+	store    *raftstore.Store // nil: not opened
+	into     string           // cluster that admitted the node; "": none
+	was      string           // cluster stored on disk when the store was opened; "": none
+	why      string           // what the node waits for; "": nothing
+	bound    []meta.NodeID    // nodes with which this one has bootstrapped its cluster, in this process
+	moved    map[meta.NodeID]relocation
 	// others are join addresses of other clusters; not changed, only replaced.
 	others []string
 }
@@ -95,7 +102,7 @@ func New(o Options) *Node {
 	o = o.withDefaults()
 	return &Node{
 		o: o, self: identity{o.Node, o.Address, o.Session}, admission: make(chan struct{}, 1),
-		told: map[string]string{}, moved: map[meta.NodeID]relocation{},
+		told: map[string]string{}, moved: map[meta.NodeID]relocation{}, founders: map[meta.NodeID]bool{},
 		word: promises{joined: o.HasState}, refused: complaint.Rare[refusal]{Every: refusalEvery, Most: maxRefusals},
 	}
 }
@@ -281,6 +288,7 @@ func (n *Node) gather(ctx context.Context, others []seen) bool {
 	n.word.joined = true
 	for _, s := range others {
 		n.bound = append(n.bound, s.Node)
+		n.founders[s.Node] = true
 	}
 	return true
 }
@@ -316,7 +324,7 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 		return err
 	}
 	for _, address := range addressesOf(members) {
-		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported(), Proof: proof})
+		a := n.ask(ctx, "", address, request{Kind: askJoin, Fresh: true, Levels: level.Supported(), Proof: proof})
 		if err = a.err; err == nil {
 			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
 			if gone != nil {
@@ -356,7 +364,7 @@ func (n *Node) askAll(ctx context.Context, addresses []string, kind requestKind)
 	out := make([]reply, len(addresses))
 	var wg sync.WaitGroup
 	for i, address := range addresses {
-		wg.Go(func() { out[i] = n.ask(ctx, address, request{Kind: kind}) })
+		wg.Go(func() { out[i] = n.ask(ctx, "", address, request{Kind: kind}) })
 	}
 	wg.Wait()
 	return out
@@ -366,8 +374,8 @@ func (n *Node) allGrant(ctx context.Context, addresses []string, kind requestKin
 	return !slices.ContainsFunc(n.askAll(ctx, addresses, kind), func(r reply) bool { return r.err != nil })
 }
 
-// ask calls the node at an address.
-func (n *Node) ask(ctx context.Context, address string, r request) reply {
+// ask calls the node at an address, which must be the node to unless that is "".
+func (n *Node) ask(ctx context.Context, to meta.NodeID, address string, r request) reply {
 	r.Cluster = n.cluster()
 	if r.From == (identity{}) {
 		r.From = n.self
@@ -378,7 +386,7 @@ func (n *Node) ask(ctx context.Context, address string, r request) reply {
 	if err != nil {
 		return reply{err: err}
 	}
-	if text, err = n.o.Call(ctx, address, text); err != nil {
+	if text, err = n.o.Call(ctx, to, address, text); err != nil {
 		return reply{err: err}
 	}
 	a, err := decode[answer](text)
@@ -387,6 +395,8 @@ func (n *Node) ask(ctx context.Context, address string, r request) reply {
 		return reply{err: err}
 	case a.identity == n.self:
 		return reply{err: ErrSelf}
+	case to != "" && a.Node != to:
+		return reply{err: fmt.Errorf("%w: %s answers as %s", ErrNotSender, to, complaint.Short(string(a.Node)))}
 	case r.Cluster != "" && a.Cluster != "" && a.Cluster != r.Cluster:
 		return reply{seen: a.seen, err: fmt.Errorf("%w: %s", ErrOtherCluster, a.Node)}
 	}

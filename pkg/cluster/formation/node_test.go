@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
@@ -41,7 +42,7 @@ func TestRefusalIsLoggedOnce(t *testing.T) {
 			n := New(Options{
 				Node: "n1", Address: "n1", Join: []string{"n2"}, Expect: 2,
 				Logger: slog.New(slog.NewTextHandler(&said, nil)),
-				Call:   func(context.Context, string, []byte) ([]byte, error) { return nil, test.looks[look] },
+				Call:   func(context.Context, meta.NodeID, string, []byte) ([]byte, error) { return nil, test.looks[look] },
 			})
 			for look = range test.looks {
 				if found, err := n.look(t.Context()); len(found.answers) > 0 || len(found.silent) != 1 || err != nil {
@@ -64,7 +65,7 @@ func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 			n := New(Options{
 				Node: "n1", Address: "n1", Join: []string{"n1", "n2:4152"}, Expect: expect,
 				Logger: slog.New(slog.NewTextHandler(&said, nil)),
-				Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
+				Call: func(_ context.Context, _ meta.NodeID, to string, _ []byte) ([]byte, error) {
 					if to == "n1" {
 						return nil, ErrSelf
 					}
@@ -100,31 +101,35 @@ func TestWaitingNodeNamesMissingNodes(t *testing.T) {
 // Two nodes had exchanged their machines: the leader refused the other one for good.
 func TestClaimantOfAnAddress(t *testing.T) {
 	c := raftstore.Configuration{Members: []raftstore.Member{{ID: "n1", Address: "a"}, {ID: "n2", Address: "b"}}}
+	n1, n2 := identity{"n1", "a", 1}, identity{"n2", "b", 2}
 	for _, test := range []struct {
-		name   string
-		leader identity
-		who    identity
-		want   identity
+		name           string
+		leader         identity
+		who            identity
+		at             map[string]identity // processes by address
+		itself, holder identity
 	}{
-		{"its own", identity{"n1", "a", 1}, identity{"n2", "b", 2}, identity{}},
-		{"a free one", identity{"n1", "a", 1}, identity{"n2", "c", 2}, identity{}},
-		{"the leader's", identity{"n1", "a", 1}, identity{"n2", "a", 2}, identity{"n1", "a", 1}},
-		{"the one that the leader left", identity{"n1", "b", 1}, identity{"n2", "a", 2}, identity{"n2", "a", 2}},
-		{"another member's", identity{"n1", "a", 1}, identity{"n3", "b", 3}, identity{"n3", "b", 3}},
-		{"another member's, by the leader", identity{"n1", "b", 1}, identity{"n1", "b", 1}, identity{"n1", "b", 1}},
+		{"its own", n1, n2, map[string]identity{"b": n2}, identity{}, identity{}},
+		{"a free one", n1, identity{"n2", "c", 2}, map[string]identity{"c": {"n2", "c", 2}}, identity{"n2", "c", 2}, identity{}},
+		{"a free one, where it does not respond", n1, identity{"n2", "c", 2}, nil, identity{}, identity{}},
+		{"the leader's", n1, identity{"n2", "a", 2}, nil, identity{}, n1},
+		{"the one that the leader left", identity{"n1", "b", 1}, identity{"n2", "a", 2}, map[string]identity{"a": {"n2", "a", 2}}, identity{"n2", "a", 2}, identity{}},
+		{"another member's", n1, identity{"n3", "b", 3}, map[string]identity{"b": {"n3", "b", 3}}, identity{"n3", "b", 3}, identity{}},
+		{"another member's, which responds", n1, identity{"n3", "b", 3}, map[string]identity{"b": n2}, identity{}, n2},
+		{"another member's, by the leader", identity{"n1", "b", 1}, identity{"n1", "b", 1}, nil, identity{"n1", "b", 1}, identity{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := New(Options{
 				Node: test.leader.Node, Address: test.leader.Address, Session: test.leader.Session,
-				Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
-					if to != test.who.Address {
-						return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+				Call: func(_ context.Context, node meta.NodeID, to string, _ []byte) ([]byte, error) {
+					if found := test.at[to]; found.Node == node && node != "" {
+						return json.Marshal(answer{seen: seen{identity: found}, Granted: true})
 					}
-					return json.Marshal(answer{seen: seen{identity: test.who}, Granted: true})
+					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 				},
 			})
-			if got := n.claimant(t.Context(), c, candidate{identity: test.who}); got != test.want {
-				t.Errorf("%+v, not %+v", got, test.want)
+			if got := n.around(t.Context(), c, candidate{identity: test.who}); got.itself.identity != test.itself || got.holder != test.holder {
+				t.Errorf("%+v, not %+v and %+v", got, test.itself, test.holder)
 			}
 		})
 	}
@@ -138,7 +143,7 @@ func TestMemberNamesJoinAddressesOfAnotherCluster(t *testing.T) {
 	n := New(Options{
 		Node: "n1", Address: "n1", Join: []string{"n1", "n2:4152", "n3:4152"}, HasState: true,
 		Logger: slog.New(slog.NewTextHandler(&said, nil)),
-		Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
+		Call: func(_ context.Context, _ meta.NodeID, to string, _ []byte) ([]byte, error) {
 			switch to {
 			case "n1":
 				return nil, ErrSelf

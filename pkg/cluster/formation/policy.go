@@ -3,6 +3,7 @@ package formation
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -15,6 +16,14 @@ const (
 	maxVoters = 5
 	// promotionLag is how many commands a node may be behind when it is promoted.
 	promotionLag = 256
+	// stableFor is for how long a member must have answered the leader, at its address and without a
+	// break, before it gets a vote.
+	stableFor = 5 * time.Second
+	// unansweredFor is how long a member without a vote that has not registered remains a member
+	// without answering the leader.
+	unansweredFor = 10 * time.Minute
+	// maxUnanswered limits the members that have not registered and do not answer the leader.
+	maxUnanswered = 8
 )
 
 // Tolerance returns how many more voters may fail before the quorum is lost; negative: that
@@ -30,14 +39,14 @@ func Tolerance(c raftstore.Configuration, up func(meta.NodeID) bool) int {
 	return left
 }
 
-// action is the leader's next action for a node that requests membership.
+// action is the leader's next action for a node.
 type action string
 
 const (
 	actNothing  action = "nothing" // to change
 	actRefuse   action = "refuse"
 	actAdd      action = "add"      // as a member without a vote
-	actRemove   action = "remove"   // it has lost the state of its vote
+	actRemove   action = "remove"   // it has lost the state of its vote, or does not answer
 	actMove     action = "move"     // to another address
 	actPromote  action = "promote"  // to a voter
 	actDisplace action = "displace" // the member that has its address loses the address
@@ -46,24 +55,30 @@ const (
 // candidate is a node that requests membership.
 type candidate struct {
 	identity
-	fresh   bool   // it has no state
-	applied uint64 // index of its last command
+	fresh bool // it has no state
 }
 
 // neighbours are the nodes that respond at a candidate's present and former addresses. The zero
-// identity means that none responds, or that none was queried.
+// value of each means that none responds, or that none was queried.
 type neighbours struct {
-	atName    identity // at the address of the member with the candidate's name
-	atAddress identity // at the candidate's address, if it belongs to another member
+	atName identity // at the address of the member with the candidate's name, by that name
+	itself seen     // at the candidate's address, by its name
+	holder identity // at the candidate's address, by the name of another member that has it
 }
 
-// admit decides about a candidate from the members, the committed index, and the neighbours. The
-// error is for actRefuse.
+// at reports whether a candidate's process itself responds at its address. Nothing that a member
+// has is changed without that: neither a request of another process, nor one of a node that the
+// leader cannot reach, takes a vote or an address from it.
+func (a *neighbours) at(who candidate) bool {
+	return a.itself.identity == who.identity && !(who.fresh && a.itself.Member)
+}
+
+// admit decides about a candidate from the members and the neighbours. The error is for actRefuse.
 //
 // A node that takes over the address of another member is the only one that responds there: the
 // other member is dead or has moved. It remains a member without an address, and gets an address
 // again when it returns.
-func admit(c raftstore.Configuration, committed uint64, who candidate, around neighbours) (action, error) {
+func admit(c raftstore.Configuration, who candidate, around neighbours) (action, error) {
 	m, known := c.Find(who.Node)
 	holder, taken := holderOf(c, who.identity)
 	switch {
@@ -71,22 +86,39 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, around ne
 		return actRefuse, ErrNodeIDTaken
 	case !known && !who.fresh:
 		return actRefuse, failure.Removed
-	case taken && around.atAddress == who.identity:
+	case taken && around.at(who):
 		return actDisplace, nil
-	case taken && around.atAddress.Node == holder.ID:
+	case taken && around.holder.Node == holder.ID:
 		return actRefuse, fmt.Errorf("%w: %s belongs to %s, which responds there: change the cluster-address of one of them", ErrAddressTaken, who.Address, holder.ID)
 	case taken:
 		return actRefuse, fmt.Errorf("%w: %s belongs to member %s, and %s does not respond there either", errAddressUnclear, who.Address, holder.ID, who.Node)
 	case !known:
 		return actAdd, nil
+	case who.fresh && !m.Voter && m.Address == who.Address, !who.fresh && m.Address == who.Address:
+		return actNothing, nil
+	case !around.at(who):
+		return actRefuse, fmt.Errorf("%w: %s at %s", errUnanswered, who.Node, who.Address)
 	case who.fresh && m.Voter:
 		return actRemove, nil
-	case m.Address != who.Address:
-		return actMove, nil
-	case !m.Voter && !who.fresh && len(c.Voters()) < maxVoters && who.applied+promotionLag >= committed:
-		return actPromote, nil
 	}
-	return actNothing, nil
+	return actMove, nil
+}
+
+// review decides about a member without a vote, from the leader's own calls to it. What the member
+// says of itself does not count. founding: it has answered the leader before, as one of the nodes
+// that bootstrap the cluster; registered: it is in the metadata, so it may have data.
+func review(c raftstore.Configuration, k contact, founding, registered bool, committed uint64, now time.Time) action {
+	switch {
+	case k.failed != nil && !registered && now.Sub(k.lost) >= unansweredFor:
+		return actRemove
+	case k.failed != nil || k.since.IsZero() || len(c.Voters()) >= maxVoters:
+		return actNothing
+	case k.applied < k.goal || k.applied+promotionLag < committed:
+		return actNothing
+	case !founding && now.Sub(k.since) < stableFor:
+		return actNothing
+	}
+	return actPromote
 }
 
 // holderOf returns another member with the address of a node.

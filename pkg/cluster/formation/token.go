@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -46,7 +45,8 @@ func redeem(ctx context.Context, n *Node, s *raftstore.Store, who identity, proo
 		return err
 	}
 	d := raftstore.AccessOf(s)
-	required := d.JoinTokensRequired()
+	exposed := n.exposed(s)
+	required := d.JoinTokensRequired() || exposed
 	if !required && proof == nil {
 		return nil
 	}
@@ -59,6 +59,9 @@ func redeem(ctx context.Context, n *Node, s *raftstore.Store, who identity, proo
 		}
 	}
 	switch {
+	case err != nil && exposed:
+		log.Warn("node refused: access control is on, the cluster port requires neither a secret nor TLS, and the node has no valid join token", "error", err)
+		return fmt.Errorf("%w (%w); or run brokerctl node join-token create %s --out FILE, and set join-token-file of %s to that file", ErrOpenPort, err, who.Node, who.Node)
 	case err != nil && required:
 		log.Warn("node refused: it has no valid join token", "error", err)
 		return fmt.Errorf("%w: %w; on a member of the cluster, run brokerctl node join-token create %s --out FILE, and set join-token-file of %s to that file", ErrJoinToken, err, who.Node, who.Node)
@@ -69,42 +72,6 @@ func redeem(ctx context.Context, n *Node, s *raftstore.Store, who identity, proo
 		return nil
 	}
 	log.Info("node admitted by its join token", "token", use.Join.ID)
-	recordJoin(ctx, n, s, who, meta.Act{At: use.Join.Used, Request: "join token " + use.Join.ID, Status: http.StatusOK})
+	record(ctx, n, s, who, meta.Act{Verb: meta.ActJoin, Object: string(who.Node), Request: "join token " + use.Join.ID, Status: http.StatusOK})
 	return nil
-}
-
-// recordJoin adds an attempt to join to the audit log. If that fails, an admitted node joins all the
-// same: the metadata says of its token who used it.
-func recordJoin(ctx context.Context, n *Node, s *raftstore.Store, who identity, a meta.Act) {
-	a.Node, a.Actor, a.Identity, a.Agent = n.self.Node, complaint.Short(who.Address), "node "+complaint.Short(string(who.Node)), "brokerd"
-	a.Verb, a.Object = meta.ActJoin, complaint.Short(string(who.Node))
-	if _, err := s.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
-		n.o.Logger.Warn("join not recorded in the audit log: metadata cannot be changed", "node", who.Node, "status", a.Status, "error", err)
-	}
-}
-
-// Refusals are recorded once in refusalEvery for each node and reason, and at most maxRefusals in that time: a
-// refused node may be restarted many times, and any program that reaches the cluster address can claim any id.
-const (
-	refusalEvery = time.Hour
-	maxRefusals  = 20
-)
-
-// refusal is why a node was refused.
-type refusal struct {
-	node   meta.NodeID
-	reason string
-}
-
-// recordRefusal adds a permanent refusal of a node to the audit log, and to the events. Only the leader calls it.
-func recordRefusal(ctx context.Context, n *Node, s *raftstore.Store, who identity, err error) {
-	now, why := time.Now(), complaint.Short(err.Error())
-	if !final(err) || !n.refused.IsNew(refusal{who.Node, why}, now) {
-		return
-	}
-	status := http.StatusConflict
-	if errors.Is(err, ErrJoinToken) {
-		status = http.StatusForbidden
-	}
-	recordJoin(ctx, n, s, who, meta.Act{At: now.UnixNano(), Request: why, Status: status})
 }

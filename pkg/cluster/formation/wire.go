@@ -19,7 +19,6 @@ type request struct {
 	Cluster string      `json:"cluster,omitempty"` // of the sender; "": none
 	// Fields of a request for membership.
 	Fresh   bool        `json:"fresh,omitempty"`
-	Applied uint64      `json:"applied,omitempty"`
 	Levels  level.Range `json:"levels,omitzero"`   // feature levels that the program supports
 	Relayed bool        `json:"relayed,omitempty"` // sent on by a member: not forwarded again
 	// Proof is that of the sender's join token; nil: it has none.
@@ -48,17 +47,21 @@ var ErrSelf = fate.Refuse("address of join is this node's own")
 
 var errNotGranted = fate.Refuse("request to form or join a cluster not granted")
 
-// codes names the permanent refusals.
+// codes names the refusals that a node tells apart. After one that is not passing, it does not ask again.
 var codes = []struct {
-	code string
-	err  error
+	code    string
+	err     error
+	passing bool
 }{
-	{"node-id-taken", ErrNodeIDTaken},
-	{"other-cluster", ErrOtherCluster},
-	{"level", failure.FeatureLevel},
-	{"removed", failure.Removed},
-	{"address-taken", ErrAddressTaken},
-	{"join-token", ErrJoinToken},
+	{"node-id-taken", ErrNodeIDTaken, false},
+	{"other-cluster", ErrOtherCluster, false},
+	{"level", failure.FeatureLevel, false},
+	{"removed", failure.Removed, false},
+	{"address-taken", ErrAddressTaken, false},
+	{"join-token", ErrJoinToken, false},
+	{"not-sender", ErrNotSender, false},
+	{"open-port", ErrOpenPort, false},
+	{"unanswered", errUnanswered, true},
 }
 
 // refuse sets the reason of a refusal.
@@ -99,7 +102,7 @@ func (e *refusedError) Unwrap() error { return e.is }
 // final reports whether a refusal is permanent.
 func final(err error) bool {
 	for _, known := range codes {
-		if errors.Is(err, known.err) {
+		if !known.passing && errors.Is(err, known.err) {
 			return true
 		}
 	}
