@@ -199,7 +199,7 @@ func ordinaryAnswers() map[string]any {
 		"GET /v1/partitions":                                           api.PartitionList{Partitions: partitions},
 		"GET /v1/cluster":                                              cluster,
 		"GET /v1/cluster/health":                                       api.Health{Healthy: true, Reasons: []api.Reason{}},
-		"GET /v1/nodes":                                                api.NodeList{Nodes: cluster.Nodes},
+		"GET /v1/nodes":                                                api.NodeList{Nodes: cluster.Nodes, Unregistered: []api.UnregisteredNode{{ID: "n9", ClusterAddress: "n9:4152", Silent: true, Reason: "no answer at n9:4152"}}},
 		"GET /v1/nodes/n2":                                             leavingNode(),
 		"POST /v1/nodes/n2/drain":                                      leavingNode(),
 		"POST /v1/nodes/n2/undrain":                                    leavingNode(),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -65,17 +66,32 @@ func newNodeListCommand(g *globals) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the nodes",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.Nodes, nodesView) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return answer(cmd, g, g.client.NodeList, nodesView) },
 	}
 }
 
-func nodesView(nodes []api.Node) output.View {
+func nodesView(l *api.NodeList) output.View {
 	return output.View{
-		Object: api.NodeList{Nodes: nodes},
-		Lines:  listing.Lines(nodes),
-		Names:  listing.Names(nodes, func(n api.Node) string { return n.ID }),
-		Text:   func(p *output.Page) { nodeTable(p, nodes) },
+		Object: l,
+		Lines:  listing.Lines(l.Nodes),
+		Names:  listing.Names(l.Nodes, func(n api.Node) string { return n.ID }),
+		Text: func(p *output.Page) {
+			nodeTable(p, l.Nodes)
+			unregisteredTable(p, l.Unregistered)
+		},
 	}
+}
+
+// unregisteredTable shows the members that are not registered as nodes.
+func unregisteredTable(p *output.Page, members []api.UnregisteredNode) {
+	if len(members) == 0 {
+		return
+	}
+	t := output.NewTable("NOT REGISTERED", "VOTER", "CLUSTER", "REASON")
+	for _, m := range members {
+		t.Row(m.ID, voterText(m.Voter), m.ClusterAddress, cmp.Or(m.Reason, "joining"))
+	}
+	p.Details(t)
 }
 
 // httpAddresses returns the HTTP addresses of the cluster's nodes.

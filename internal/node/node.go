@@ -32,6 +32,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -219,7 +220,8 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Certificates: func() []health.Certificate { return endsOf(n.c.Certificates) }, Awaited: n.awaited, AutoCreateTopics: o.Topics.AutoCreate,
+		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Certificates: func() []health.Certificate { return endsOf(n.c.Certificates) }, Awaited: n.awaited,
+		Unreached: func() []formation.Unreached { return cluster.UnreachedBy(n.member) }, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
 			RetentionAge: o.Topics.Retention, RetentionBytes: int64(o.Topics.RetentionBytes),

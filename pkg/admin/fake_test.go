@@ -381,6 +381,10 @@ func (f *fake) ClusterStats(_ context.Context, topicFilter, channelFilter string
 	return f.TopicStats(topicFilter, channelFilter, clients)
 }
 
+func (f *fake) Unregistered(context.Context) []api.UnregisteredNode {
+	return []api.UnregisteredNode{{ID: "n9", ClusterAddress: "n9:4152", Silent: true, Reason: "no answer at n9:4152"}}
+}
+
 func (f *fake) ClusterHealth(context.Context) health.Report {
 	return health.Report{Healthy: len(f.ready) == 0, Degraded: len(f.ready) == 0, Reasons: f.ready}
 }

@@ -59,6 +59,8 @@ func (waitingNode) Cluster() api.Cluster {
 	return api.Cluster{ClusterID: "c", Self: "n1", Nodes: []api.Node{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
 }
 
+func (waitingNode) Unregistered(context.Context) []api.UnregisteredNode { return nil }
+
 func (waitingNode) ClusterHealth(context.Context) health.Report { return health.Report{} }
 
 func (waitingNode) Raft(context.Context) api.Raft { return api.Raft{Tolerance: -1} }

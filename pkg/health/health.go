@@ -66,6 +66,7 @@ var gravities = map[string]Gravity{
 	"cluster_forming":             Degrading,
 	"nodes_down":                  Degrading,
 	"nodes_silent":                Degrading,
+	"member_unreachable":          Degrading,
 	"partitions_under_replicated": Degrading,
 	"partitions_few_replicas":     Degrading,
 	"metadata_tolerance":          Degrading,

@@ -30,6 +30,9 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = true
 	}
+	if r, some := unreachable(o.Meta.View(), o.unreached()); some {
+		h.Reasons, h.Degraded = append(h.Reasons, r), true
+	}
 	for _, r := range o.host.Reasons(now) {
 		h.Reasons = append(h.Reasons, r)
 		if health.GravityOf(r.Code) == health.Failing {

@@ -39,6 +39,7 @@ func (o *Node) Register(all forward.Operations) {
 	askLogLevel.register(all, o)
 	askApplied.register(all, o)
 	askAdmit.register(all, o)
+	askUnreached.register(all, o)
 }
 
 // reached adds failure.Unreachable to an error of another node if the node could not be asked.

@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -87,6 +88,8 @@ type Options struct {
 	// Awaited returns the nodes with which this node has bootstrapped the cluster and which have not
 	// joined it yet. nil: there are none.
 	Awaited func() []meta.NodeID
+	// Unreached returns the members that this node, as the metadata leader, does not reach. nil: none.
+	Unreached func() []formation.Unreached
 }
 
 // question is something that any node can be asked, and the function with which it answers.

@@ -256,9 +256,16 @@ func (c *Client) Health(ctx context.Context) (*Health, error) {
 
 // Nodes returns every node, by id.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	var out NodeList
-	err := c.t.get(ctx, path("nodes"), nil, &out)
-	return out.Nodes, err
+	out, err := c.NodeList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return out.Nodes, nil
+}
+
+// NodeList returns every node, and the members that are not registered as nodes.
+func (c *Client) NodeList(ctx context.Context) (*NodeList, error) {
+	return into[NodeList](ctx, &c.t, path("nodes"))
 }
 
 // CodeOf returns the code of the *Error in err's chain, "" if there is none.

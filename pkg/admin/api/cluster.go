@@ -62,7 +62,18 @@ const (
 
 // NodeList is every node, by id.
 type NodeList struct {
-	Nodes []Node `json:"nodes"`
+	Nodes        []Node             `json:"nodes"`
+	Unregistered []UnregisteredNode `json:"unregistered"`
+}
+
+// UnregisteredNode is a member of the metadata's Raft group that is not a node of the metadata: it is
+// joining, or the metadata leader does not reach it.
+type UnregisteredNode struct {
+	ID             string `json:"id"`
+	ClusterAddress string `json:"cluster_address"`
+	Voter          bool   `json:"voter"`
+	Silent         bool   `json:"silent"` // it does not answer the node that was asked
+	Reason         string `json:"reason"` // why the metadata leader does not reach it; "": it does, or has not tried for long
 }
 
 // Cluster describes the cluster as seen by the answering node.

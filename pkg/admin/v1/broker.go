@@ -109,6 +109,7 @@ type MessageOperator interface {
 // ClusterReader returns the state of the cluster as known on this node.
 type ClusterReader interface {
 	Cluster() api.Cluster
+	Unregistered(ctx context.Context) []api.UnregisteredNode
 	ClusterHealth(ctx context.Context) health.Report
 }
 

@@ -21,8 +21,8 @@ func (v clusterAPI) cluster(*http.Request) (answer, error) {
 	return success(v.of.Cluster())
 }
 
-func (v clusterAPI) nodes(*http.Request) (answer, error) {
-	return success(api.NodeList{Nodes: v.of.Cluster().Nodes})
+func (v clusterAPI) nodes(r *http.Request) (answer, error) {
+	return success(api.NodeList{Nodes: v.of.Cluster().Nodes, Unregistered: v.of.Unregistered(r.Context())})
 }
 
 // health answers 200 whatever the health: the question was answered.
