@@ -55,7 +55,7 @@ func accessAnswers() map[string]any {
 	secret.Secret = testToken
 	return map[string]any{
 		"GET /v1/access":                                 api.AccessStatus{Users: 1},
-		"POST /v1/access/enable":                         api.AccessStatus{Enabled: true, Administrator: true, Users: 2, Tokens: 1},
+		"POST /v1/access/enable":                         api.AccessStatus{Enabled: true, Administrator: true, Users: 2, Tokens: 1, ClusterSecretFile: "/data/cluster-secret"},
 		"POST /v1/access/disable":                        api.AccessStatus{Administrator: true, Users: 2, Tokens: 1},
 		"GET /v1/access/self":                            api.Self{User: "ops", Enabled: true, Rules: ops.Rules},
 		"GET /v1/access/users":                           api.UserList{Users: []api.User{billing, ops}},

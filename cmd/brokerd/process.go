@@ -41,7 +41,7 @@ type process struct {
 
 	certs     *certificates  // for clients; nil: off
 	peerCerts *certificates  // for other nodes; nil: off
-	secret    *clusterSecret // of the nodes; nil: none
+	secret    *clusterSecret // of the nodes
 	disk      vfs.OS         // for topics
 	lookupds  *node.Lookupds
 }
@@ -75,7 +75,7 @@ func (p *process) run(ctx context.Context) error {
 	if p.peerCerts, err = loadClusterCertificates(o.Cluster.TLS, peer.Node(o.NodeID)); err != nil {
 		return err
 	}
-	if p.secret, err = loadClusterSecret(&o.Cluster); err != nil {
+	if p.secret, err = loadClusterSecret(o); err != nil {
 		return err
 	}
 	ls, err := node.Bind(stopping, o.Listen)
@@ -83,7 +83,7 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer ls.Close()
-	if err := guardCluster(&o.Cluster, ls.Cluster); err != nil {
+	if err := p.secret.guardCluster(&o.Cluster, ls.Cluster); err != nil {
 		return err
 	}
 	p.disk = topicFiles(openFiles(), p.log)
@@ -164,8 +164,9 @@ func (p *process) recoverNode(ctx context.Context, ls *node.Listeners, hangup ch
 	if p.peerCerts != nil {
 		c.PeerTLS = node.PeerTLS{Server: p.peerCerts.server, Client: p.peerCerts.client}
 	}
-	if p.secret != nil {
-		c.PeerSecrets = p.secret.secrets
+	c.PeerSecrets = p.secret.secrets
+	if p.secret.own {
+		c.NewPeerSecret = p.secret.create
 	}
 	for i, l := range ls.HTTPS {
 		ls.HTTPS[i] = tls.NewListener(l, c.TLS)
@@ -271,10 +272,8 @@ func (p *process) refreshCredentials() {
 	for _, certs := range p.allCertificates() {
 		certs.refreshAndLog(p.log, "")
 	}
-	if p.secret != nil {
-		if err := p.secret.refresh(); err != nil {
-			p.log.Error("cannot reload cluster secret; the old one stays in use", "error", err)
-		}
+	if err := p.secret.refresh(); err != nil {
+		p.log.Error("cannot reload cluster secret; the old one stays in use", "error", err)
 	}
 }
 
@@ -326,7 +325,15 @@ func (p *process) warnExposed(ls *node.Listeners) {
 		p.log.Warn("client ports are reachable from other machines without TLS and AUTH; this is only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
 	}
-	if p.secret != nil && openToOthers(p.secret.path) {
+	if p.secret.open(&o.Cluster, ls.Cluster) {
+		p.log.Info("cluster port is open: any process that reaches it can join as a node, and a node may do everything; to close it, set cluster-secret-file of all nodes to the same file",
+			"address", ls.Cluster[0].Addr().String())
+	}
+	if ca := o.Cluster.TLS.CAFile; ca != "" && sharesAuthority(ca, o.TLS.RootCAFile) {
+		p.log.Warn("cluster-tls-ca and tls-root-ca-file have a certificate authority in common: certificates that it issues to clients may be those of nodes; use an authority of its own for the cluster",
+			"cluster_tls_ca", ca, "tls_root_ca_file", o.TLS.RootCAFile)
+	}
+	if openToOthers(p.secret.path) {
 		p.log.Warn("cluster secret file is world-readable; run chmod o-r on it", "file", p.secret.path)
 	}
 	if path := o.Cluster.JoinTokenFile; path != "" && openToOthers(path) {

@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Limits of the cluster secret file.
@@ -20,28 +23,71 @@ const (
 	maxSecrets = 4  // lines
 )
 
-// clusterSecret is the secret shared by the nodes of the cluster. New connections use the last
-// valid version of the file.
+// ownSecretFile is the name of the file, in the data directory, with the secret that the node has created.
+// It is in use unless cluster-secret-file names another one.
+const ownSecretFile = "cluster-secret"
+
+// clusterSecret is the secret shared by the nodes of the cluster, if there is one. New connections use
+// the last valid version of the file.
 type clusterSecret struct {
 	path  string
-	lines atomic.Pointer[[][]byte]
+	own   bool                     // the node creates the file when it is asked to
+	lines atomic.Pointer[[][]byte] // nil: no secret is required
 }
 
-// loadClusterSecret reads the file named by o. It returns nil if none is configured.
-func loadClusterSecret(o *config.Cluster) (*clusterSecret, error) {
-	if o.SecretFile == "" {
-		return nil, nil //nolint:nilnil // off is no error
+// loadClusterSecret reads the file that is configured, or the one that the node has created.
+func loadClusterSecret(o *config.Options) (*clusterSecret, error) {
+	s := &clusterSecret{path: o.Cluster.SecretFile}
+	if s.path == "" {
+		s.path, s.own = filepath.Join(o.DataDir, ownSecretFile), true
 	}
-	s := &clusterSecret{path: o.SecretFile}
 	if err := s.refresh(); err != nil {
 		return nil, exitWith(exitConfig, err)
 	}
 	return s, nil
 }
 
+// create writes a new secret to a file of its own, which only the node's user can read, and requires it
+// of new connections from then on. It returns the file's path.
+func (s *clusterSecret) create() (path string, err error) {
+	switch {
+	case s.lines.Load() != nil:
+		return s.path, nil
+	case !s.own:
+		return "", fmt.Errorf("cluster-secret-file %s is set", s.path)
+	}
+	if err := writeSecret(s.path, rand.Text()+rand.Text()); err != nil {
+		return "", fmt.Errorf("create cluster secret: %w", err)
+	}
+	return s.path, s.refresh()
+}
+
+// writeSecret writes a file that only its owner may read. It is whole and on disk when writeSecret returns.
+func writeSecret(path, text string) error {
+	temp := path + vfs.TempSuffix
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return vfs.OS{}.SyncDir(filepath.Dir(path))
+}
+
 // refresh rereads the file. If it is invalid, the previous secrets stay in use.
 func (s *clusterSecret) refresh() error {
 	text, err := os.ReadFile(s.path)
+	if s.own && s.lines.Load() == nil && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cluster-secret-file: %w", err)
 	}
@@ -62,8 +108,13 @@ func (s *clusterSecret) refresh() error {
 	return nil
 }
 
-// secrets returns the secret to send, and others that are accepted.
-func (s *clusterSecret) secrets() [][]byte { return *s.lines.Load() }
+// secrets returns the secret to send, and others that are accepted; none if none is required.
+func (s *clusterSecret) secrets() [][]byte {
+	if lines := s.lines.Load(); lines != nil {
+		return *lines
+	}
+	return nil
+}
 
 // maxJoinToken is the maximum size of the file with a join token, in bytes.
 const maxJoinToken = 4096
@@ -97,9 +148,14 @@ func openToOthers(path string) bool {
 	return err == nil && about.Mode()&fs.FileMode(0o004) != 0
 }
 
+// open reports whether any process that reaches the cluster port can be a node.
+func (s *clusterSecret) open(o *config.Cluster, bound []net.Listener) bool {
+	return len(bound) > 0 && o.TLS.CAFile == "" && s.lines.Load() == nil
+}
+
 // guardCluster refuses to serve other machines' nodes without authentication.
-func guardCluster(o *config.Cluster, bound []net.Listener) error {
-	if o.SecretFile != "" || o.TLS.CAFile != "" || o.Insecure {
+func (s *clusterSecret) guardCluster(o *config.Cluster, bound []net.Listener) error {
+	if !s.open(o, bound) || o.Insecure {
 		return nil
 	}
 	for _, l := range bound {

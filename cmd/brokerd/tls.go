@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -252,4 +254,31 @@ func (c *certificates) warn(log *slog.Logger, now time.Time) {
 	}
 	log.Warn("certificate expires soon: other nodes and clients will refuse it; replace the file, which is read again", "cert", c.from.CertFile,
 		"not_after", leaf.NotAfter, "days_left", int(leaf.NotAfter.Sub(now)/(24*time.Hour)))
+}
+
+// sharesAuthority reports whether two PEM files have a certificate authority in common: one with the same
+// key, as a renewed certificate has. Files that cannot be read share none; they are refused elsewhere.
+func sharesAuthority(a, b string) bool {
+	keys := authorityKeys(a)
+	return slices.ContainsFunc(authorityKeys(b), func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// authorityKeys returns the public keys of the certificates in a file.
+func authorityKeys(file string) (keys []string) {
+	if file == "" {
+		return nil
+	}
+	rest, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return keys
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			keys = append(keys, string(c.RawSubjectPublicKeyInfo))
+		}
+	}
 }

@@ -266,7 +266,7 @@ func TestCertificatesAreReloadedWhileTheNodeOpens(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hangup := make(chan struct{}, 1)
-		p := &process{log: slog.New(slog.DiscardHandler), peerCerts: certs}
+		p := &process{secret: &clusterSecret{}, log: slog.New(slog.DiscardHandler), peerCerts: certs}
 		p.open = func(ctx context.Context, _ node.Config) (brokerNode, error) {
 			before := certs.current.Load()
 			certificate(t, dir, "second")

@@ -382,7 +382,7 @@ func (s *Shell) access() *cobra.Command {
 			})
 		},
 	}
-	return s.group("access", "Switch access control on or off", s.switchAccess(true), s.switchAccess(false), status, whoami)
+	return s.group("access", "Switch access control on or off", s.enableAccess(), s.disableAccess(), status, whoami)
 }
 
 func statusAnswer(status *api.AccessStatus) output.Answer {
@@ -394,22 +394,38 @@ func statusAnswer(status *api.AccessStatus) output.Answer {
 	if !status.Administrator {
 		text += "\nthere is no administrator with a credential that does not expire: it cannot be enabled"
 	}
+	if status.ClusterPortOpen {
+		text += "\nthe cluster port is open, any process that reaches it could join as a node: it cannot be enabled without --new-cluster-secret"
+	}
+	if status.ClusterSecretFile != "" {
+		text += fmt.Sprintf("\nnodes that join need the new cluster secret: set cluster-secret-file there to a copy of %s", status.ClusterSecretFile)
+	}
 	return output.Answer{Object: status, Names: []string{word}, Said: text, Result: true}
 }
 
-func (s *Shell) switchAccess(on bool) *cobra.Command {
-	cmd := &cobra.Command{
+func (s *Shell) disableAccess() *cobra.Command {
+	return &cobra.Command{
 		Use: "disable", Short: "Disable access control: allow everyone to do everything", Long: `Allow everyone who can reach a node to do everything. Users, tokens and rules are kept.`,
 		Args: s.need(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, on) }, statusAnswer)
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Disable(ctx) }, statusAnswer)
 		},
 	}
-	if on {
-		cmd.Use, cmd.Short = "enable", "Deny what no rule grants"
-		cmd.Long = `Deny what no rule grants, from now on, on all nodes: the command returns once all that are not down have
+}
+
+func (s *Shell) enableAccess() *cobra.Command {
+	var req api.EnableAccess
+	cmd := &cobra.Command{
+		Use: "enable", Short: "Deny what no rule grants", Long: `Deny what no rule grants, from now on, on all nodes: the command returns once all that are not down have
 applied it, or fails and names those that have not. Connections without AUTH end with their next command, and their
-clients connect again. It is refused while there is no administrator with a credential that does not expire.`
+clients connect again. It is refused while there is no administrator with a credential that does not expire, and while
+the cluster port is open: a process that joins as a node may do everything.`,
+		Args: s.need(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(s, cmd, func(ctx context.Context, c api.Access) (*api.AccessStatus, error) { return c.Enable(ctx, req) }, statusAnswer)
+		},
 	}
+	cmd.Flags().BoolVar(&req.NewClusterSecret, "new-cluster-secret", false,
+		"close an open cluster port of a single node first: create a secret in its data directory, which nodes that join later need")
 	return cmd
 }

@@ -29,6 +29,9 @@ type Config struct {
 	TLS         *tls.Config       // for NSQ connections; nil: TLS is off
 	PeerTLS     PeerTLS           // for other nodes
 	PeerSecrets func() [][]byte   // that other nodes must have; nil: none
+	// NewPeerSecret creates a secret that other nodes must have from then on, and returns its file. nil:
+	// the secret, or none, is configured.
+	NewPeerSecret func() (file string, err error)
 	// JoinToken returns the token with which the node joins a cluster; see cluster.Options. nil: none.
 	JoinToken func() (string, error)
 	// Certificates lists the certificates in use; nil: TLS is off.

@@ -127,6 +127,10 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		return nil, errors.Join(err, n.Close())
 	}
 	n.first.settle()
+	if cluster.PortOpen(n.member) && directory().On() {
+		c.Log.Warn("access control is on, but the cluster port is open: any process that reaches it can take a member's name; no node is admitted without a join token; set cluster-secret-file of all nodes to the same file",
+			"address", n.c.Advertise.Cluster)
+	}
 	n.front.Open(n.admin.Handler())
 	n.lookupFront.Open(n.admin.LookupHandler())
 	return n, nil
@@ -301,7 +305,9 @@ func (n *Node) adminOptions() admin.Options {
 			Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 			Policies: b.Contents.Policies(), Plans: operate.Planner{Node: b.Node}, Deferrals: operate.Deferrals{Node: b.Node}, Traces: operate.Traces{Node: b.Node},
 			Trash: b.Directory.Trash(), Upgrades: &operate.Upgrader{Node: b.Node}, Settings: b.Node, Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
-			Access:   v1.Access{Accesses: &operate.Access{Node: b.Node, Certificates: verifiesClients(o)}},
+			Access: v1.Access{Accesses: &operate.Access{
+				Node: b.Node, Certificates: verifiesClients(o), Open: func() bool { return cluster.PortOpen(n.member) }, NewSecret: n.c.NewPeerSecret,
+			}},
 			Snapshot: func() (api.MetadataSnapshot, error) { return snapshot(o.NodeID, b.Node.Meta.View()) },
 		},
 		Guard: n.guard, ObserveRefusal: func() { n.refused.Add(1) },

@@ -36,6 +36,10 @@ func (f *fakeAccess) Directory() *access.Directory {
 
 func (f *fakeAccess) Administrator() bool { return f.Directory().HasAdmin(true) }
 
+func (f *fakeAccess) PortOpen() bool { return false }
+
+func (f *fakeAccess) ClosePort() (string, error) { return "/data/cluster-secret", nil }
+
 func (f *fakeAccess) Change(_ context.Context, c access.Change) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,6 +17,43 @@ import (
 
 // TestAccessChangeIsConfirmedByAllNodes: a node that has not applied a change still permits what it takes away. The
 // caller learns which node that is.
+// TestAccessIsNotEnabledWhileTheClusterPortIsOpen: a process that joins as a node may do everything.
+func TestAccessIsNotEnabledWhileTheClusterPortIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1")
+		if _, err := l.store.Propose(t.Context(), meta.FinalizeUpgrade{Level: level.Supported().Max}); err != nil {
+			t.Fatal(err)
+		}
+		open := true
+		a := &operate.Access{Node: l.at("n1").Node, Certificates: true, Open: func() bool { return open }}
+		user := access.Change{Verb: access.CreateUser, User: "ops", Certificates: []string{"ops"}, Rules: []access.Rule{{Right: access.Admin}}}
+		if err := a.Change(t.Context(), user); err != nil { // of users, all changes are possible
+			t.Fatal(err)
+		}
+		enable := access.Change{Verb: access.Enable}
+		if err := a.Change(t.Context(), enable); !errors.Is(err, failure.ClusterPortOpen) || !strings.Contains(err.Error(), "umask 077") || a.Directory().On() {
+			t.Errorf("with a configured secret: %v", err)
+		}
+		if _, err := a.ClosePort(); !errors.Is(err, failure.ClusterPortOpen) {
+			t.Errorf("closed without a way to: %v", err)
+		}
+		a.NewSecret = func() (string, error) { open = false; return "file", nil }
+		if err := a.Change(t.Context(), enable); !errors.Is(err, failure.ClusterPortOpen) || !strings.Contains(err.Error(), "brokerctl access enable --new-cluster-secret") || a.Directory().On() {
+			t.Errorf("with a secret of its own: %v", err)
+		}
+		if file, err := a.ClosePort(); err != nil || file != "file" || a.PortOpen() {
+			t.Errorf("closed: %q, %v", file, err)
+		}
+		a.NewSecret = nil
+		if file, err := a.ClosePort(); err != nil || file != "" {
+			t.Errorf("closed again: %q, %v", file, err)
+		}
+		if err := a.Change(t.Context(), enable); err != nil || !a.Directory().On() {
+			t.Errorf("with a closed port: %v", err)
+		}
+	})
+}
+
 func TestAccessChangeIsConfirmedByAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")

@@ -203,6 +203,9 @@ func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
 // OtherClusters returns the join addresses that belong to another cluster than the node.
 func OtherClusters(n *Node) []string { return formation.OtherClusters(n.formation) }
 
+// PortOpen reports whether any process that reaches the cluster port of a node could join as a node.
+func PortOpen(n *Node) bool { return n.o.open() }
+
 // UnreachedBy returns the members without a vote that do not answer a node that leads the metadata.
 func UnreachedBy(n *Node) []formation.Unreached { return formation.UnreachedBy(n.formation) }
 

@@ -122,7 +122,7 @@ func (o Options) withDefaults() Options {
 
 // open reports whether any process that reaches the cluster port could join: see formation.Options.
 func (o *Options) open() bool {
-	return o.ServerTLS == nil && (o.Secrets == nil || len(o.Secrets()) == 0)
+	return len(o.Listeners) > 0 && o.ServerTLS == nil && (o.Secrets == nil || len(o.Secrets()) == 0)
 }
 
 func (o *Options) validate() error {

@@ -190,6 +190,9 @@ var (
 		Word: "LAST_ADMINISTRATOR", Code: Precondition,
 		Hint: "give another user admin and a password, a certificate or a token that does not expire, or disable access control first",
 	})
+	ClusterPortOpen = refused(0, "the cluster port is open: any process that reaches it could join as a node, and be administrator", Kind{
+		Word: "CLUSTER_PORT_OPEN", Code: Precondition,
+	})
 	AccessUnconfirmed = of(fate.Uncertain, 0, "access control changed, but not confirmed by all nodes", Kind{
 		Word: "ACCESS_UNCONFIRMED", Code: Unavailable,
 		Hint: "the change is stored: a node that has not confirmed it applies it once it has contact to the others, and until then decides by the earlier users, tokens and rules",
@@ -216,6 +219,6 @@ func All() []*Kind {
 		NotVoter, Removed, UnknownNode, NotServing, ClusterBusy, LeaderAlive, MetadataBusy, MetadataDiskFull,
 		MetadataClosed, NotProposed, CommandUnknown, Behind, CommandTooLarge, NotApplied, ChannelUnconfirmed,
 		InvalidAccess, UserNotFound, TokenNotFound, RuleNotFound, UserExists, TokenExists, CertificateTaken,
-		AccessLimit, LastAdmin, AccessUnconfirmed, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted, Unreadable,
+		AccessLimit, LastAdmin, ClusterPortOpen, AccessUnconfirmed, WrongCredentials, ManyFailures, ManyPasswords, NotPermitted, Unreadable,
 	}
 }

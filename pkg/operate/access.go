@@ -20,6 +20,36 @@ import (
 type Access struct {
 	Node         *Node
 	Certificates bool
+	// Open reports whether any process that reaches the cluster port could join; nil: none could.
+	Open func() bool
+	// NewSecret creates a cluster secret that other nodes must have from then on, and returns its file.
+	// nil: the node creates none.
+	NewSecret func() (file string, err error)
+}
+
+// PortOpen reports whether any process that reaches the cluster port of this node could join: then
+// access control, which nodes are not subject to, protects nothing.
+func (o *Access) PortOpen() bool { return o.Open != nil && o.Open() }
+
+// ClosePort creates a cluster secret if the cluster port is open, and returns its file; "": the port was
+// closed. It is refused with failure.ClusterPortOpen if there are other members: they could not connect
+// any longer.
+func (o *Access) ClosePort() (file string, err error) {
+	if !o.PortOpen() {
+		return "", nil
+	}
+	if err := o.open(); len(o.Node.members().Members) > 1 || o.NewSecret == nil {
+		return "", err
+	}
+	return o.NewSecret()
+}
+
+// open returns why access control cannot be enabled while the cluster port is open, and how to close it.
+func (o *Access) open() error {
+	if len(o.Node.members().Members) == 1 && o.NewSecret != nil {
+		return fmt.Errorf("%w: run brokerctl access enable --new-cluster-secret, which creates a secret in the data directory, in a file of mode 0600, that nodes which join later name as cluster-secret-file", failure.ClusterPortOpen)
+	}
+	return fmt.Errorf("%w: create a secret with (umask 077; openssl rand -base64 32 > FILE), stop all nodes, set cluster-secret-file of each to a copy of that file, and start them", failure.ClusterPortOpen)
 }
 
 // Directory returns the access control directory as known on this node.
@@ -34,13 +64,16 @@ func (o *Access) Administrator() bool { return o.Directory().HasAdmin(o.Certific
 // they permit what they did before. A repetition of it succeeds, is unconfirmed again, or fails because what it takes
 // away is gone, which is then confirmed. It is refused with failure.FeatureLevel while nodes of older releases may be in
 // the cluster: they would not enforce it. Access control cannot be switched on if no administrator could switch it
-// off at this node: failure.LastAdmin.
+// off at this node: failure.LastAdmin; nor while any process could join as a node: failure.ClusterPortOpen.
 func (o *Access) Change(ctx context.Context, c access.Change) error {
 	if l := o.Node.Meta.View().Cluster().Level; !l.Has(level.AccessControl) {
 		return fmt.Errorf("%w: feature level %v has no access control: run brokerctl cluster finalize-upgrade once no older release will run again", failure.FeatureLevel, l)
 	}
 	if d := o.Directory(); c.Verb == access.Enable && !o.Administrator() && d.HasAdmin(true) {
 		return fmt.Errorf("%w: the only ones are known by client certificates, which this node does not verify (tls-client-auth-policy): create a token for one", failure.LastAdmin)
+	}
+	if c.Verb == access.Enable && o.PortOpen() {
+		return o.open()
 	}
 	r, err := o.Node.host.Propose(ctx, meta.ChangeAccess{Change: c})
 	if gone := failure.Of(err); c.Takes() && (gone == failure.UserNotFound || gone == failure.TokenNotFound || gone == failure.RuleNotFound) {

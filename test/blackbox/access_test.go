@@ -36,7 +36,7 @@ func (r received) HandleMessage(m *nsq.Message) error {
 // with a token, unmodified NSQ clients, revoked rules and tokens, and a restarted node.
 func TestAccessControlOnThreeNodes(t *testing.T) {
 	t.Parallel()
-	c, addresses, ctl := threeNodes(t)
+	c, addresses, ctl := threeNodes(t, "--cluster-secret-file", clusterSecret(t))
 	dir := t.TempDir()
 	first, ops, billing := filepath.Join(c.Nodes[2].Data(), "first-administrator"), filepath.Join(dir, "ops"), filepath.Join(dir, "billing")
 	firstOnly := func(args ...string) { // the secret is valid on one node

@@ -64,7 +64,7 @@ func TestRestoreWithoutTheRightsChangesNothing(t *testing.T) {
 		n.ctl(0, "--token-file", ops, "user", "create", user, "--grant", "read", "--grant", "manage *", "--grant", grant)
 		n.ctl(0, "--token-file", ops, "token", "create", user, "--out", token[user])
 	}
-	n.ctl(0, "--token-file", ops, "access", "enable")
+	n.ctl(0, "--token-file", ops, "access", "enable", "--new-cluster-secret")
 	for _, x := range []struct {
 		user, topic, says string
 		code              int

@@ -144,5 +144,5 @@ func TestNoAdministratorByAnUnverifiedCertificate(t *testing.T) {
 	}
 	n.ctl(0, "--token-file", first, "token", "create", "ops", "--out", filepath.Join(data, "..", "ops.token"))
 	eventually(t, "the secret is gone", func() bool { _, err := os.Stat(first); return os.IsNotExist(err) })
-	n.ctl(0, "--token-file", filepath.Join(data, "..", "ops.token"), "access", "enable")
+	n.ctl(0, "--token-file", filepath.Join(data, "..", "ops.token"), "access", "enable", "--new-cluster-secret")
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// threeNodes starts a cluster, and returns it with its HTTP addresses and a brokerctl function.
-func threeNodes(t *testing.T) (c *nodes.Cluster, addresses []string, ctl func(args ...string) string) {
+// threeNodes starts a cluster with further arguments, and returns it with its HTTP addresses and a brokerctl function.
+func threeNodes(t *testing.T, more ...string) (c *nodes.Cluster, addresses []string, ctl func(args ...string) string) {
 	t.Helper()
-	c, addresses = startCluster(t, 3)
+	c, addresses = startCluster(t, 3, more...)
 	flags := []string{"--timeout", "30s"}
 	for _, address := range addresses {
 		flags = append(flags, "--addr", "http://"+address)

@@ -107,6 +107,7 @@ func threeMachines(t *testing.T, change func(dir string, o *nodes.Options)) *nig
 	if change != nil {
 		change(n.dir, &o)
 	}
+	o.Args = append(o.Args, "--cluster-secret-file", clusterSecret(t)) // access control needs it
 	if n.Cluster, err = nodes.New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -111,13 +111,13 @@ func TestIDIsStoredOnceWhenLeadersAreKilled(t *testing.T) {
 }
 
 // startCluster starts a cluster of n nodes, and also returns their HTTP addresses.
-func startCluster(t *testing.T, size int) (*nodes.Cluster, []string) {
+func startCluster(t *testing.T, size int, args ...string) (*nodes.Cluster, []string) {
 	t.Helper()
 	at, err := ports.Free(size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := nodes.New(nodes.Options{Program: programs + "/brokerd", Dir: t.TempDir(), Nodes: at})
+	c, err := nodes.New(nodes.Options{Program: programs + "/brokerd", Dir: t.TempDir(), Nodes: at, Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}

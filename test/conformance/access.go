@@ -68,7 +68,7 @@ func enableAccess(ctx context.Context, n *nodes.Node, topics string) (clients, t
 		tokens[name] = token.Secret
 		n.Token = tokens["root"] // the first administrator's is worth nothing from now on
 	}
-	steps.Must(n.Ask(ctx, http.MethodPost, "/v1/access/enable", nil, nil))
+	steps.Must(n.Ask(ctx, http.MethodPost, "/v1/access/enable", map[string]any{"new_cluster_secret": true}, nil))
 	n.Token = ""
 	var refused *nodes.StatusError
 	if err := n.Ask(ctx, http.MethodGet, "/v1/topics", nil, nil); !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized {

@@ -18,6 +18,18 @@ type AccessStatus struct {
 	Administrator bool `json:"administrator"`
 	Users         int  `json:"users"`
 	Tokens        int  `json:"tokens"`
+	// ClusterPortOpen reports whether any process that reaches the cluster port of the node that was asked
+	// could join as a node: access control cannot be enabled.
+	ClusterPortOpen bool `json:"cluster_port_open"`
+	// ClusterSecretFile is the file, on the node that was asked, with the cluster secret that was created;
+	// "": none was.
+	ClusterSecretFile string `json:"cluster_secret_file"`
+}
+
+// EnableAccess switches access control on.
+type EnableAccess struct {
+	// NewClusterSecret closes an open cluster port first: it creates a secret that other nodes need.
+	NewClusterSecret bool `json:"new_cluster_secret"`
 }
 
 // Rule grants a right. Topic and Channel are patterns in which * matches any characters.
@@ -98,13 +110,14 @@ func (c Access) Status(ctx context.Context) (*AccessStatus, error) {
 	return into[AccessStatus](ctx, c.t, path("access"))
 }
 
-// Enable switches access control on, or off.
-func (c Access) Enable(ctx context.Context, on bool) (*AccessStatus, error) {
-	verb := "disable"
-	if on {
-		verb = "enable"
-	}
-	return post[AccessStatus](ctx, c.t, path("access", verb), nil)
+// Enable switches access control on.
+func (c Access) Enable(ctx context.Context, req EnableAccess) (*AccessStatus, error) {
+	return post[AccessStatus](ctx, c.t, path("access", "enable"), req)
+}
+
+// Disable switches access control off.
+func (c Access) Disable(ctx context.Context) (*AccessStatus, error) {
+	return post[AccessStatus](ctx, c.t, path("access", "disable"), nil)
 }
 
 // Self returns the user as whom the broker authenticates the caller.

@@ -20,6 +20,8 @@ import (
 type Accesses interface {
 	Directory() *access.Directory
 	Administrator() bool
+	PortOpen() bool
+	ClosePort() (file string, err error)
 	Change(ctx context.Context, c access.Change) error
 }
 
@@ -39,8 +41,8 @@ type accessAPI struct{ of Access }
 
 func (v accessAPI) route(t *API) {
 	t.handle("GET /v1/access", v.status)
-	t.handle("POST /v1/access/enable", v.enable(access.Enable))
-	t.handle("POST /v1/access/disable", v.enable(access.Disable))
+	t.handle("POST /v1/access/enable", with(readOptionalJSON, v.enable))
+	t.handle("POST /v1/access/disable", v.disable)
 	t.handle("GET /v1/access/self", v.self)
 	t.handle("GET /v1/access/users", v.users)
 	t.handle("POST /v1/access/users", with(readSecret, v.createUser))
@@ -63,15 +65,32 @@ func (v accessAPI) change(r *http.Request, object string, c access.Change) error
 	return v.of.Change(r.Context(), c)
 }
 
-func (v accessAPI) status(*http.Request) (answer, error) {
+func (v accessAPI) status(*http.Request) (answer, error) { return success(v.statusNow()) }
+
+func (v accessAPI) statusNow() api.AccessStatus {
 	d := v.of.Directory()
-	return success(api.AccessStatus{Enabled: d.On(), Administrator: v.of.Administrator(), Users: len(d.Users()), Tokens: len(d.Tokens())})
+	return api.AccessStatus{Enabled: d.On(), Administrator: v.of.Administrator(), Users: len(d.Users()), Tokens: len(d.Tokens()), ClusterPortOpen: v.of.PortOpen()}
 }
 
-func (v accessAPI) enable(verb access.Verb) func(*http.Request) (answer, error) {
-	return func(r *http.Request) (answer, error) {
-		return then(v.change(r, "", access.Change{Verb: verb}), r, v.status)
+// enable switches access control on, and closes the cluster port before if that is asked for.
+func (v accessAPI) enable(r *http.Request, req api.EnableAccess) (answer, error) {
+	file := ""
+	if req.NewClusterSecret {
+		var err error
+		if file, err = v.of.ClosePort(); err != nil {
+			return answer{}, err
+		}
 	}
+	if err := v.change(r, "", access.Change{Verb: access.Enable}); err != nil {
+		return answer{}, err
+	}
+	out := v.statusNow()
+	out.ClusterSecretFile = file
+	return success(out)
+}
+
+func (v accessAPI) disable(r *http.Request) (answer, error) {
+	return then(v.change(r, "", access.Change{Verb: access.Disable}), r, v.status)
 }
 
 func (v accessAPI) self(r *http.Request) (answer, error) {
