@@ -69,6 +69,10 @@ manifests: ## render deploy/kubernetes and check it against the types of Kuberne
 nights: ## the incidents of docs/operations/runbooks.md, each cured with the commands of its runbook
 	$(GO) test -count 1 -v -run '^TestNight|^TestRunbooks' ./test/blackbox
 
+.PHONY: vulncheck
+vulncheck: ## fail if a program can reach a known vulnerability; warn where the database cannot be asked
+	cd tools/vulncheck && $(GO) vet . && $(GO) test -count=1 . && $(GO) run . -root $(CURDIR)
+
 otlp: build ## send spans to the OTLP receiver of the OpenTelemetry Collector, and check them
 	cd tools/otlp && $(GO) vet . && $(GO) test -count=1 .
 

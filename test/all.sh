@@ -54,7 +54,7 @@ compiler() {
 # modules fetches what all modules need. A registry that fails once is asked again.
 modules() {
 	local dir try
-	for dir in . tools/lint tools/loadgen tools/package tools/manifests; do
+	for dir in . tools/lint tools/loadgen tools/package tools/manifests tools/vulncheck; do
 		for try in 1 2 3; do
 			(cd "$dir" && go mod download) && continue 2
 			echo "modules of $dir could not be fetched (try $try of 3)"
@@ -70,6 +70,7 @@ step modules modules
 step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
+step vulncheck make --no-print-directory vulncheck # a warning where there is no network
 step dist make --no-print-directory dist-test ARGS=-try # in a clean Debian where one can be made
 step manifests make --no-print-directory manifests
 step alerts make --no-print-directory alerts
