@@ -418,3 +418,46 @@ func TestUnreadableStoreIsNoDamage(t *testing.T) {
 		t.Errorf("interrupted: %v, %v", wrong, err)
 	}
 }
+
+// marking is a store in which something happens just before the marker of a deletion is stored.
+type marking struct {
+	Store
+	before func()
+}
+
+func (m marking) Draft() (Draft, error) {
+	d, err := m.Store.Draft()
+	return markingDraft{d, m.before}, err
+}
+
+type markingDraft struct {
+	Draft
+	before func()
+}
+
+func (d markingDraft) Commit(ctx context.Context, name string) error {
+	if strings.HasSuffix(name, deleting) {
+		d.before()
+	}
+	return d.Draft.Commit(ctx, name)
+}
+
+// TestBackupThatBeginsBeforeTheMarkerStopsADeletion: the deletion has found the repository idle, and the backup does not
+// see the marker yet. What the backup has found there must stay.
+func TestBackupThatBeginsBeforeTheMarkerStopsADeletion(t *testing.T) {
+	r, path := store(t)
+	written(t, r, "b1", "x", "one")
+	var work *Work
+	r2 := In(marking{Dir(path), func() { work = begun(t, r, "b2") }})
+	if _, err := r2.Delete(t.Context(), []string{"b1"}, false); !errors.Is(err, ErrBusy) || !strings.HasPrefix(files(t, path), "b1.json b2.partial") {
+		t.Errorf("%v, left: %s", err, files(t, path))
+	}
+	w := work.Messages(nil)
+	check(t, w.Add(t.Context(), &Message{Body: []byte("one")})) // in the same chunk
+	chunks, err := w.Close(t.Context())
+	check(t, err)
+	check(t, work.Complete(t.Context(), &Manifest{Format: Format, ID: "b2", Topics: []Topic{{Name: "t", Partitions: []Partition{{End: 1, Chunks: chunks}}}}}))
+	if files(t, path) != "b1.json b2.json 1" {
+		t.Errorf("left: %s", files(t, path))
+	}
+}

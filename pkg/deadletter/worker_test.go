@@ -69,3 +69,13 @@ func TestLetterOfMovedMessageHasTheSameID(t *testing.T) {
 		t.Errorf("two messages have the id %s", one)
 	}
 }
+
+// TestLettersOfTwoPartitionsHaveTwoIDs: messages of different partitions have the same offsets. With one id, the second
+// letter would be dropped as a duplicate.
+func TestLettersOfTwoPartitionsHaveTwoIDs(t *testing.T) {
+	e := topic.Exhausted{Version: 7, Moves: 1, Origin: 10}
+	one, other := Source{Topic: "t", Partition: 0}, Source{Topic: "t", Partition: 1}
+	if id := string(one.dedupID(&e)); id == string(other.dedupID(&e)) {
+		t.Errorf("messages of two partitions have the id %s", id)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/quota"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // lowDiskRetention is how often retention runs while the disk is nearly full.
@@ -101,9 +102,7 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	last := r.disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
 	if !r.disk.Low() && !quota.NearlyFull(l.Bytes(), share, h.Disk.RefusedSize(moment)) {
-		if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some {
-			keep.Hold = &floor
-		}
+		keep.Hold = undoFloor(r.state, h.Config(), hp.index, now)
 	}
 	unfinished, err := hp.retain(keep)
 	if unfinished > 0 && h.Disk.Dropped(uint64(unfinished), moment) {
@@ -116,6 +115,14 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 			r.log.Warn("cannot delete old messages of a partition or record how much of its log is synced; the log may exceed its size limit; retrying in each round", "topic", h.Name, "partition", hp.index, "error", err)
 		}
 	}
+}
+
+// undoFloor returns the first offset of a partition that an undo would deliver; nil: there is none.
+func undoFloor(s *meta.State, t *meta.Topic, partition int, now time.Time) *seq.Offset {
+	if floor, some := meta.HistoryOf(s).Floor(t, partition, now.Add(-TrashFor).UnixNano()); some {
+		return &floor
+	}
+	return nil
 }
 
 // minUnrecorded returns how many bytes must have been appended to a log before its durable end is

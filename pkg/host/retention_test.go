@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // A busy log gets a checkpoint after many appends, or after a long time. An idle log
@@ -48,5 +49,45 @@ func TestFinishedMessagesAreKeptForDedupWindow(t *testing.T) {
 		if d := keptFor(&meta.TopicConfig{RetentionAge: c.retention, DedupWindow: c.window}); d < c.least || d > c.most {
 			t.Errorf("retention %v and window %v: %v", c.retention, c.window, d)
 		}
+	}
+}
+
+// TestRetentionKeepsWhatAnUndoDelivers, of all channels, for a day.
+func TestRetentionKeepsWhatAnUndoDelivers(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var s meta.State
+	done := func(c meta.Command) {
+		t.Helper()
+		if err := s.Apply(s.Index()+1, c).Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	done(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	done(meta.CreateTopic{Name: "t", Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}})
+	save := func(channel string, ago time.Duration, floor seq.Offset) {
+		t.Helper()
+		done(meta.SavePositions{Saved: meta.Saved{
+			At: now.Add(-ago).UnixNano(), Verb: "seek", Topic: "t", Incarnation: s.Topic("t").Incarnation, Channel: channel,
+			Partitions: []meta.SavedPartition{{Floor: floor}},
+		}})
+	}
+	expect := func(when string, at time.Time, want seq.Offset, some bool) {
+		t.Helper()
+		got := undoFloor(&s, s.Topic("t"), 0, at)
+		if (got != nil) != some || some && *got != want {
+			t.Errorf("%s: %v, want %d, %v", when, got, want, some)
+		}
+	}
+	expect("without a change", now, 0, false)
+	save("a", TrashFor+time.Second, 3)
+	expect("after a day", now, 0, false)
+	save("a", TrashFor-time.Second, 9)
+	expect("within a day", now, 9, true)
+	save("b", time.Hour, 7)
+	expect("of two channels", now, 7, true)
+	expect("when only the later one is of the last day", now.Add(time.Minute), 7, true)
+	expect("a day later", now.Add(TrashFor), 0, false)
+	if got := undoFloor(&s, s.Topic("t"), 1, now); got != nil {
+		t.Errorf("another partition: %d", *got)
 	}
 }

@@ -66,24 +66,28 @@ var askReturn = question[returnArgs, int64]{"return", func(o *Node, ctx context.
 	if err != nil {
 		return 0, err
 	}
-	finished := make([]position.Range, len(a.Saved.Finished))
-	for i, r := range a.Saved.Finished {
-		finished[i] = position.Range{From: r[0], End: r[1]}
-	}
 	// A channel that was created since has begun somewhere behind the target: what is between has no consumer finished.
 	if t := o.Meta.Topic(a.Topic); t == nil || t.Channels[a.Channel] == nil || t.Channels[a.Channel].Version != a.Version {
 		a.Saved.Target = 0
 	}
-	start := part.Log().Start()
-	was := position.Position{Floor: a.Saved.Floor, Finished: finished}
-	_, gone := was.Moved(start)
-	was = was.Below(part.Log().CommittedEnd())
-	to := max(was.Floor, start)
-	if err := c.Operator().Move(func(s *channel.State) { s.Operator().Return(to, was.Finished, a.Saved.Target) }); err != nil {
+	to, finished, gone := returnTo(&a.Saved, part.Log().Start(), part.Log().CommittedEnd())
+	if err := c.Operator().Move(func(s *channel.State) { s.Operator().Return(to, finished, a.Saved.Target) }); err != nil {
 		return 0, err
 	}
 	return gone, part.Flush(ctx)
 }}
+
+// returnTo returns the part of a saved position that the log still has: what is below start, retention has deleted, and
+// from committed on, another leader may have stored other messages. gone counts deleted messages that were unfinished.
+func returnTo(saved *meta.SavedPartition, start, committed seq.Offset) (to seq.Offset, finished []position.Range, gone int64) {
+	was := position.Position{Floor: saved.Floor}
+	for _, r := range saved.Finished {
+		was.Finished = append(was.Finished, position.Range{From: r[0], End: r[1]})
+	}
+	_, gone = was.Moved(start)
+	was = was.Below(committed)
+	return max(was.Floor, start), was.Finished, gone
+}
 
 // operatorMove is an operator's move of a channel.
 type operatorMove struct {

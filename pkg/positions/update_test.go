@@ -248,3 +248,58 @@ func TestUpdateAfterAFailedCheckpointIsNoDamage(t *testing.T) {
 		t.Errorf("with room: rotten %v, damage %v: %+v", p.corrupt, p.Damage(), got)
 	}
 }
+
+// TestUpdateNeverUndoesAKnownFinish: an update of the next leader may be older than a finish that the one before has
+// shared.
+func TestUpdateNeverUndoesAKnownFinish(t *testing.T) {
+	const finished = seq.Offset(9)
+	waits := position.Change{Unmarked: []position.Range{{From: finished, End: finished + 1}}}
+	for name, u := range map[string]Update{
+		"a whole position":           {Header: Snapshot{Channels: []Channel{{Name: "c", Version: 1}}}},
+		"a change":                   {Changed: []ChannelChange{{Name: "c", Version: 1, Change: waits}}},
+		"one after a whole position": {Header: Snapshot{Channels: []Channel{{Name: "c", Version: 1}}}, Changed: []ChannelChange{{Name: "c", Version: 1, Change: waits}}},
+	} {
+		var m mirror
+		m.set(Snapshot{Channels: []Channel{{Name: "c", Version: 1}}})
+		m.advance(changeOf("c", 1, 0, finished, 0, 0))
+		m.update(u)
+		if got := m.snapshot().Channels[0].Position.Finished; !slices.Equal(got, []position.Range{{From: finished, End: finished + 1}}) {
+			t.Errorf("%s: finished are %+v", name, got)
+		}
+		u.Header.Channels = []Channel{{Name: "c", Version: 1, Moves: 1}} // an operator has moved it back
+		u.Changed = nil
+		m.update(u)
+		if got := m.snapshot().Channels[0].Position.Finished; len(got) > 0 {
+			t.Errorf("%s: after a move back, finished are %+v", name, got)
+		}
+	}
+}
+
+// TestUpdateThatIsNotStoredIsTakenAgain: the leader repeats it, as it has got no answer.
+func TestUpdateThatIsNotStoredIsTakenAgain(t *testing.T) {
+	m := testFS(t)
+	faulty := vfstest.NewFaulty(m)
+	s := mustOpenStandby(t, faulty)
+	if err := errors.Join(s.Replace(told(t, uint64(stampOf(1, 1)), orderedAt(0))), s.Update(deferredAt(2, 20))); err != nil {
+		t.Fatal(err)
+	}
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpWrite {
+			return vfstest.Fault{Err: syscall.EIO}
+		}
+		return vfstest.Fault{}
+	})
+	for range 3 { // the first tries to add it, the others to store a snapshot with it
+		if err := s.Update(deferredAt(3, 30)); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("a disk that fails: %v", err)
+		}
+	}
+	faulty.Decide(nil)
+	if err := s.Update(deferredAt(3, 30)); err != nil {
+		t.Fatal(err)
+	}
+	_, got := mustOpen(t, m.CrashClone(vfs.Crash{}))
+	if d := got.Channels[0].Position.Deferred; !d.Equal(position.NewDeferralSet(position.Deferral{Offset: 5, At: 30, Attempts: 1})) {
+		t.Errorf("stored %+v", d)
+	}
+}

@@ -3,7 +3,9 @@ package publish
 import (
 	"context"
 	"errors"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +175,46 @@ func TestLeaderWithoutDedupWindowIsRetried(t *testing.T) {
 		r := alone(t, "t")
 		if !r.queues.passing(meta.PartitionID{Topic: "t", Incarnation: r.host.Lookup("t").Incarnation, Partition: 0}, failure.NoWindow) {
 			t.Error("it is not tried again")
+		}
+	})
+}
+
+// TestReturnedPublishesAreSentAgainInOrder: a round may be refused in any order, and publishes that were never sent come
+// after it.
+func TestReturnedPublishesAreSentAgainInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := alone(t, "t")
+		var tasks fan.Group
+		defer tasks.Close()
+		s := newQueues(&n.o, n.host, tasks.Go) // nothing retries them by itself
+		key := meta.PartitionID{Topic: "t", Incarnation: n.host.Lookup("t").Incarnation, Partition: 0}
+		const count = 6
+		at := make([]seq.Offset, count)
+		for i := range count {
+			err := s.send(key, &Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) {
+				if at[i] = r.First; r.Err != nil {
+					t.Errorf("publish %d: %v", i, r.Err)
+				}
+			}}, failure.NotLeading)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		o, err := s.queue(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.mu.Lock()
+		w := o.waiting
+		o.returned, o.waiting = []*queuedPublish{w[3], w[0], w[2], w[1]}, w[4:]
+		o.mu.Unlock()
+		for range 10 {
+			time.Sleep(retryLast)
+			s.retry(time.Now())
+			synctest.Wait()
+		}
+		if !slices.IsSorted(at) || at[count-1] != count-1 {
+			t.Errorf("appended at %v, want in the order in which they were published", at)
 		}
 	})
 }

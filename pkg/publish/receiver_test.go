@@ -1,8 +1,12 @@
 package publish
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 func TestReceiverAcceptsRoundWithoutGap(t *testing.T) {
@@ -51,5 +55,34 @@ func TestReceiversOfEndedSessionsAreForgotten(t *testing.T) {
 	s.down("n2", 1)
 	if len(s.all) != 5 || s.all[receiverKey{from: "n2", session: 1}] != nil {
 		t.Errorf("%d are left", len(s.all))
+	}
+}
+
+// TestReceiverAcceptsNothingOfARoundAfterARefusal: a publish that was sent behind a refused one would be appended before
+// it.
+func TestReceiverAcceptsNothingOfARoundAfterARefusal(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refused uint64 // the round of the refusal
+		err     error
+		want    bool // whether the next one of round 5 is accepted
+	}{
+		{"moving", 5, failure.Moving, false},
+		{"not leading", 5, failure.NotLeading, false},
+		{"an earlier round", 4, failure.Moving, true},
+		{"the message alone", 5, failure.TopicFull, true},
+	} {
+		in := &receiver{}
+		if !in.turn(5, 0) {
+			t.Fatal("the first is refused")
+		}
+		var got error
+		in.answer(c.refused, topic.Receipt{Err: c.err}, func(_ [][]byte, err error) { got = err })
+		if next := in.turn(5, 1); next != c.want || !errors.Is(got, c.err) {
+			t.Errorf("%s: the next is accepted: %v, answered: %v", c.name, next, got)
+		}
+		if !in.turn(6, 0) {
+			t.Errorf("%s: the next round is refused", c.name)
+		}
 	}
 }

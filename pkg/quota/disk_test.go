@@ -95,3 +95,26 @@ func TestFullTopicRequestsRetentionOccasionally(t *testing.T) {
 		}
 	})
 }
+
+// TestLogIsReducedToTheSmallerBound: a topic that drops its oldest messages is reduced to its share, also if retention
+// would keep more.
+func TestLogIsReducedToTheSmallerBound(t *testing.T) {
+	for _, c := range []struct {
+		max, retention int64
+		onFull         meta.OnFull
+		limit, share   int64
+	}{
+		{0, 0, meta.OnFullReject, 0, 0},
+		{0, 1000, meta.OnFullDrop, 1000, 0},
+		{100, 0, meta.OnFullDrop, 100, 100},
+		{100, 1000, meta.OnFullDrop, 100, 100},
+		{100, 50, meta.OnFullDrop, 50, 100},
+		{100, 1000, meta.OnFullReject, 1000, 100},
+		{100, 0, meta.OnFullReject, 0, 100},
+	} {
+		config := &meta.TopicConfig{Partitions: 1, MaxBytes: c.max, RetentionBytes: c.retention, OnFull: c.onFull}
+		if limit, share := Bounds(config); limit != c.limit || share != c.share {
+			t.Errorf("%+v: limit %d, share %d", c, limit, share)
+		}
+	}
+}

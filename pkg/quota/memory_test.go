@@ -40,3 +40,22 @@ func TestEphemeralTopicIsBoundedAtAppend(t *testing.T) {
 		}
 	}
 }
+
+// TestRefundReturnsTheMemoryOfDroppedMessages, and not that of those which are stored.
+func TestRefundReturnsTheMemoryOfDroppedMessages(t *testing.T) {
+	messages := []topic.Message{{Body: make([]byte, 100)}}
+	n := int64(topic.StoredSize(messages))
+	budget := limit.NewMemory(1 << 20)
+	e := NewMemory(100*n, make(chan struct{}, 1), budget.Share(limit.Ephemeral))
+	for i := range int64(10) {
+		if err := e.Reserve(i*n, messages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stored := range []int64{10, 4, 4, 1, 0} {
+		e.Refund(stored * n)
+		if used := budget.Usage().Used; used != inMemory*stored*n {
+			t.Errorf("with %d messages stored, %d bytes are reserved, want %d", stored, used, inMemory*stored*n)
+		}
+	}
+}

@@ -494,3 +494,28 @@ func TestDamagedRecordAffectsNoOtherFile(t *testing.T) {
 		t.Errorf("the other file holds %q", got)
 	}
 }
+
+// TestOlderHalfIsSettledFirst: a loss of power between the two leaves the newer one, and its records are repeated. With
+// the older one alone they would be replaced by earlier ones.
+func TestOlderHalfIsSettledFirst(t *testing.T) {
+	left, _ := twoHalves(t)
+	older, newer := halfPath(small().Dir, 0), halfPath(small().Dir, 1)
+	var settled []string
+	d := vfstest.NewFaulty(left)
+	d.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpWrite && op.Off == 0 && (op.Name == older || op.Name == newer) {
+			settled = append(settled, op.Name)
+		}
+		return vfstest.Fault{}
+	})
+	s, _, _, err := startedWith(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(settled) < 2 || settled[0] != older || settled[1] != newer {
+		t.Errorf("settled %q, want %q first", settled, older)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -33,6 +33,9 @@ func TestPick(t *testing.T) {
 		{"before one that drains", meta.Partition{Replicas: three, ISR: three}, Conditions{"a": Draining, "c": Full}, nil, "c"},
 		{"one that stays before one that goes", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, up, map[meta.NodeID]int{"c": 9}, "c"},
 		{"one that goes before one that drains", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, Conditions{"b": Up, "c": Draining}, nil, "b"},
+		{"not one that may have lost data", meta.Partition{Replicas: three, ISR: three, Suspects: []meta.Suspect{{Node: "a", End: 9}}}, up, nil, "b"},
+		{"one that may have lost data if all may have", meta.Partition{Replicas: three, ISR: ids("a,b"), Suspects: []meta.Suspect{{Node: "a", End: 8}, {Node: "b", End: 9}}}, up, nil, "b"},
+		{"not while one that has not is dead", meta.Partition{Replicas: three, ISR: ids("a,b"), Suspects: []meta.Suspect{{Node: "a", End: 8}}}, Conditions{"a": Up}, nil, ""},
 		{"nobody", meta.Partition{Replicas: three, ISR: ids("a")}, Conditions{"b": Up, "c": Up}, nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
