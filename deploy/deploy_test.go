@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -305,12 +306,19 @@ func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 	} {
 		text = strings.ReplaceAll(text, "{{ "+name+" }}", value)
 	}
+	text = regexp.MustCompile(`\{\{ \w+ \| default\('([^']*)'\) \}\}`).ReplaceAllString(text, "$1")
 	loaded, err := config.Load(config.Input{
 		Environ: []string{"BROKERD_CONFIG=/etc/brokerd/brokerd.toml"}, Hostname: "host",
 		ReadFile: func(string) ([]byte, error) { return []byte(text), nil },
 	})
 	if err != nil || loaded.Options.NodeID != "n1" || loaded.Options.Zone != "a" || len(loaded.Options.Cluster.Join) != 2 {
 		t.Errorf("%v\n%s", err, text)
+	}
+	l := loaded.Options.Listen
+	for _, at := range []string{l.TCP, l.HTTP, l.Lookup, l.Cluster} {
+		if !strings.HasPrefix(at, "0.0.0.0:") || loaded.Options.Advertise.Host != "n1.example.org" {
+			t.Errorf("other nodes cannot reach %s, advertised as %s", at, loaded.Options.Advertise.Host)
+		}
 	}
 	for _, file := range []string{"ansible/playbook.yml", "ansible/inventory.yml"} {
 		var any any
@@ -357,5 +365,47 @@ func TestDeploymentsPassATokenToBrokerctl(t *testing.T) {
 	}
 	if asks != 3 {
 		t.Errorf("%d commands ask the cluster", asks)
+	}
+}
+
+// TestStoppedPlayGoesOn: what a run has changed is forgotten when it stops. No task may depend on it, and the restart must
+// find by itself what is newer than the process, and where a run was stopped between a drain and its end.
+func TestStoppedPlayGoesOn(t *testing.T) {
+	text := read(t, "ansible/playbook.yml")
+	if found := regexp.MustCompile(`(?m)^.*\bis (not )?changed\b.*$`).FindString(text); found != "" {
+		t.Errorf("a task depends on what this run has changed: %s", found)
+	}
+	begin, drain := strings.Index(text, "path: /etc/brokerd/restarting, state: touch"), strings.Index(text, "brokerctl node drain")
+	end, healthy := strings.Index(text, "path: /etc/brokerd/restarting, state: absent"), strings.Index(text, "brokerctl cluster health")
+	if begin < 0 || begin > drain || end < healthy || healthy < drain {
+		t.Errorf("the note of a restart is made at %d and removed at %d, want it before the drain at %d and after the cluster is healthy at %d",
+			begin, end, drain, healthy)
+	}
+}
+
+// TestNewerFilesAreFound runs the command with which the play finds what is newer than the process.
+func TestNewerFilesAreFound(t *testing.T) {
+	find, err := exec.LookPath("find")
+	if err != nil {
+		t.Skip("no find on this machine")
+	}
+	m := regexp.MustCompile(`find (.*) -newerct "\$since"`).FindStringSubmatch(read(t, "ansible/playbook.yml"))
+	if m == nil {
+		t.Fatal("the play does not compare the files with the start of the process")
+	}
+	at := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(at, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(at, old, old); err != nil { // as a package does
+		t.Fatal(err)
+	}
+	for since, want := range map[time.Time]string{time.Now().Add(-time.Minute): at, time.Now().Add(time.Minute): ""} {
+		// As systemctl show --timestamp=us prints it.
+		out, err := exec.Command(find, at, "-newerct", since.UTC().Format("Mon 2006-01-02 15:04:05.000000 MST")).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("newer than %s: %q, %v", since, out, err)
+		}
 	}
 }

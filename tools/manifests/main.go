@@ -1,6 +1,7 @@
 // Command manifests renders the kustomization of deploy/kubernetes and checks every object
 // against the types of Kubernetes: a field that there is not, or of another type, is an
-// error, as are selectors and claims that find nothing.
+// error, as are selectors and claims that find nothing, and network policies that admit others than
+// documented.
 //
 // It needs no cluster and no network. `make manifests` runs it.
 package main
@@ -125,6 +126,7 @@ func (r *rendered) agree() error {
 			}
 		}
 	}
+	problems = append(problems, r.admitsTheDocumented(set.Namespace, pod)...)
 	return errors.Join(append(problems, mounted(set)...)...)
 }
 

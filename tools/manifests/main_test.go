@@ -25,6 +25,14 @@ func TestMistakesAreFound(t *testing.T) {
 		{"services.yaml", "targetPort: lookup", "targetPort: look"},
 		{"disruption.yaml", "component: node", "component: nodes"},
 		{"network.yaml", "port: cluster", "port: clusters"},
+		{"network.yaml", `brokerd-client: "true"`, `brokerd-client: "yes"`},
+		{"network.yaml", `brokerd-client: "true"`, `app.kubernetes.io/name: brokerd, brokerd-client: "true"`},
+		{"network.yaml", `- podSelector: {matchLabels: {brokerd-client: "true"}}`, "- podSelector: {}"},
+		{"network.yaml", "kubernetes.io/metadata.name: monitoring", "name: monitoring"},
+		{"network.yaml", "- {port: lookup}", "- {port: cluster}"},
+		{"network.yaml", "    - podSelector: {matchLabels: {app.kubernetes.io/name: brokerd, app.kubernetes.io/component: node}}", "    - podSelector: {matchLabels: {app.kubernetes.io/component: node}}"},
+		{"network.yaml", "policyTypes: [Ingress]", "policyTypes: [Egress]"},
+		{"kustomization.yaml", "- pairs: {app.kubernetes.io/name: brokerd}", "- includeSelectors: true\n  pairs: {app.kubernetes.io/name: brokerd}"},
 	} {
 		dir := t.TempDir()
 		files, err := filepath.Glob(ours + "/*.yaml")
