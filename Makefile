@@ -57,6 +57,10 @@ dist: ## .deb, .rpm, archives, lists of their modules and checksums, in dist/ (P
 dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory; -try: where a clean one cannot be made)
 	test/dist.sh $(ARGS)
 
+.PHONY: boot-test
+boot-test: ## boot a Debian with systemd in a container, and do to the service what happens to one (ARGS=-try: where one can be booted)
+	test/boot.sh $(ARGS)
+
 alerts: ## check the rules of Prometheus, and that each alert fires (needs promtool, which it installs where it may)
 	test/alerts.sh
 

@@ -72,6 +72,7 @@ step tools make --no-print-directory install-tools
 step check make --no-print-directory check
 step vulncheck make --no-print-directory vulncheck # a warning where there is no network
 step dist make --no-print-directory dist-test ARGS=-try # in a clean Debian where one can be made
+step boot make --no-print-directory boot-test ARGS=-try # with systemd, where nspawn can boot one
 step manifests make --no-print-directory manifests
 step alerts make --no-print-directory alerts
 step alerts-live make --no-print-directory alerts-live

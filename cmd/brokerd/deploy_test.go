@@ -28,8 +28,7 @@ func TestUnitStartsExistingFiles(t *testing.T) {
 	for key, want := range map[string]string{
 		"Type": "notify", "Environment": "BROKERD_DATA_DIR=/var/lib/brokerd",
 		"Restart": "on-failure", "RestartPreventExitStatus": "64 78", "WatchdogSec": "30",
-		"ExecStartPre": "/usr/bin/brokerd config check /etc/brokerd/brokerd.toml",
-		"ExecReload":   "/bin/kill -HUP $MAINPID", "TimeoutStopSec": "150", "MemoryMax": "80%", "LimitNOFILE": "1048576",
+		"StartLimitIntervalSec": "0", "ExecStartPre": "", "ExecReload": `/bin/sh -c 'kill -HUP "$$MAINPID"'`, "TimeoutStopSec": "150", "MemoryMax": "80%", "LimitNOFILE": "1048576",
 		"TimerSlackNSec": "1ms",
 	} {
 		if has[key] != want {
