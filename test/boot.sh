@@ -103,8 +103,8 @@ boot || skip "systemd-nspawn does not boot it: $(tail -n 1 "$out/console.log")"
 say 'install, enable, publish'
 make --no-print-directory dist "DIST=$out/dist" VERSION=0.1.0 "PLATFORMS=linux/$(go env GOARCH)" >"$out/make.log" 2>&1 ||
 	fail "make dist: $(tail -n 20 "$out/make.log")"
-cp "$out"/dist/*.deb "$root/root/"
-inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i /root/*.deb' >"$out/dpkg.log" 2>&1 || fail "dpkg: $(cat "$out/dpkg.log")"
+cp "$out"/dist/*.deb "$root/opt/"
+inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i /opt/*.deb' >"$out/dpkg.log" 2>&1 || fail "dpkg: $(cat "$out/dpkg.log")"
 inside systemctl enable --now brokerd >"$out/enable.log" 2>&1 || fail "systemctl enable --now: $(cat "$out/enable.log")"
 expect 'after systemctl start' "$(property ActiveState)" active
 ctl topic create parcels >/dev/null
