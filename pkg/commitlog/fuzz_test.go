@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -121,4 +122,49 @@ func checkFuzzed(t *testing.T, l *Log) {
 			t.Fatalf("record %d holds %x", off, p)
 		}
 	}
+}
+
+// FuzzIndex checks that an index which is taken is the one that would be written.
+func FuzzIndex(f *testing.F) {
+	c := &contents{base: 7, basePos: 70, end: 9, size: 300, maxTime: 5, epochs: []EpochStart{{1, 7}}, entries: []indexEntry{{7, 0, noTime}, {8, 150, 5}}}
+	f.Add(c.encode())
+	c.damage = []Damage{{Path: "x", Position: 3, From: 7, Next: 8}}
+	f.Add(c.encode())
+	f.Add((&contents{}).encode())
+	f.Fuzz(func(t *testing.T, p []byte) {
+		p = bytes.Clone(p)
+		if len(p) >= 12 { // the checksum is made to match, so that the later checks are reached
+			binary.LittleEndian.PutUint32(p[8:], checksum(p[12:]))
+		}
+		c, err := decodeIndex(p, "x")
+		if err != nil {
+			return
+		}
+		if again := c.encode(); !bytes.Equal(again, p) {
+			t.Errorf("%x is written as %x", p, again)
+		}
+	})
+}
+
+// FuzzCheckpoint checks that a checkpoint which is taken is the one that would be written, and describes a log.
+func FuzzCheckpoint(f *testing.F) {
+	f.Add(checkpoint{start: 1, durable: 9, durablePos: 300, committed: 8, epoch: 3, before: 2}.encode())
+	f.Add(checkpoint{cutting: true}.encode())
+	f.Fuzz(func(t *testing.T, p []byte) {
+		p = bytes.Clone(p)
+		if len(p) >= 16 { // likewise; the other values of a flag are not written
+			binary.LittleEndian.PutUint32(p[12:], min(1, binary.LittleEndian.Uint32(p[12:])))
+			binary.LittleEndian.PutUint32(p[8:], checksum(p[12:]))
+		}
+		c, err := decodeCheckpoint(p)
+		if err != nil {
+			return
+		}
+		if again := c.encode(); !bytes.Equal(again, p) {
+			t.Errorf("%x is written as %x", p, again)
+		}
+		if c.start > c.durable || c.committed > c.durable || c.durablePos < 0 {
+			t.Errorf("%+v", c)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package commitnote
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -51,6 +52,8 @@ func FuzzDecode(f *testing.F) {
 		if len(p) < SlotBytes {
 			return // Read passes whole slots
 		}
+		p = slices.Clone(p)
+		binary.LittleEndian.PutUint32(p[8:], checksum(p[12:SlotBytes])) // so that the later checks are reached
 		n, ok := Decode(p)
 		if !ok {
 			return
