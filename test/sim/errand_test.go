@@ -21,6 +21,7 @@ type errand struct {
 	w                   *world
 	topic, channel, tag string
 	stop                <-chan struct{}
+	crashed             bool // answer sets it: the client ends, and answers nothing more
 }
 
 // answers is how a client answers a message that it got.
@@ -73,7 +74,9 @@ func (e *errand) run(l *life, got func(*topic.Delivery), answer func(s answers, 
 			return
 		}
 		for _, m := range all {
-			answer(s, m.id, m.body)
+			if answer(s, m.id, m.body); e.crashed {
+				return
+			}
 		}
 		if len(all) > 0 {
 			continue

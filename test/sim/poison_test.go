@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +46,11 @@ const (
 	poisonEvery    = time.Second
 	poisonMortal   = "-mortal" // ends the names of messages that expire
 	poisonWitness  = "d"       // a channel that finishes the same messages
+	poisonCrash    = "e"       // a channel whose clients crash at some of the same messages, and finish the others
+	poisonDeadly   = 4         // one in so many is one of those
+	poisonShared   = 15        // shared failures of a message, at most
 	poisonLetters  = poisonTopic + ".c.dlq"
+	poisonCrashed  = poisonTopic + "." + poisonCrash + ".dlq"
 )
 
 // newPoison creates the topic, or returns nil if that was not possible.
@@ -62,6 +68,11 @@ func (w *world) newPoison() *poison {
 	}
 	if err == nil {
 		err = b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: poisonTopic, Channel: poisonWitness})
+	}
+	if err == nil {
+		err = b.Contents.Policies().CreateChannel(ctx, meta.CreateChannel{
+			Topic: poisonTopic, Channel: poisonCrash, Policy: policy.Policy{MaxAttempts: 2 * poisonAttempts}, // a FIN may be lost, and the message time out
+		})
 	}
 	if err == nil && w.plan.repeats {
 		_, err = b.Directory.CreateTopic(ctx, poisonLetters, meta.TopicConfig{Replicas: 3, MinISR: 2, Sync: w.plan.sync, DedupWindow: meta.MaxDedupWindow})
@@ -123,6 +134,64 @@ func (p *poison) consume(rnd *rand.Rand, stop <-chan struct{}) {
 	})
 }
 
+// deadly reports whether a message ends the clients of the third channel.
+func deadly(name string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "poison"))
+	return err == nil && n%poisonDeadly == 0
+}
+
+// crash reads the third channel. Its clients crash at some messages, with up to four others in flight, and finish the
+// others.
+func (p *poison) crash(rnd *rand.Rand, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))):
+		}
+		if l := p.w.machines[rnd.IntN(len(p.w.machines))].running(); l != nil {
+			e := errand{w: p.w, topic: poisonTopic, channel: poisonCrash, stop: stop}
+			e.run(l, func(*topic.Delivery) {}, func(s answers, id seq.MessageID, name string) {
+				if e.crashed = deadly(name); !e.crashed {
+					_ = s.Finish(id)
+				}
+			})
+		}
+	}
+}
+
+// survivors returns what is wrong with the third channel: a message that ends its clients must become a dead letter, and
+// no other may.
+func (p *poison) survivors() string {
+	l := p.w.machines[0].running()
+	if l == nil {
+		return "no node can be asked"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.ContainsFunc(p.acked, deadly) {
+		return ""
+	}
+	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonCrashed, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
+	if err != nil {
+		return err.Error()
+	}
+	found := map[string]bool{}
+	for _, m := range letters {
+		if found[string(m.Body)] = true; !deadly(string(m.Body)) {
+			p.w.wrong("%s is a dead letter, though no client failed because of it", m.Body)
+		}
+	}
+	for _, name := range p.acked {
+		if deadly(name) && !found[name] {
+			return name + " is no dead letter, though it ends every client"
+		}
+	}
+	return ""
+}
+
 // witness reads the other channel. It finishes everything, and no dead letter may be brought back
 // to it.
 func (p *poison) witness(rnd *rand.Rand, stop <-chan struct{}) {
@@ -165,8 +234,8 @@ func (p *poison) delivered(l *life, channel string, d *topic.Delivery) {
 			p.w.wrong("%s was brought back from the dead letters to %d, and to %d", name, before, at)
 		}
 		p.back[name] = at
-	case d.Attempts > poisonAttempts:
-		p.w.wrong("%s was delivered for the %dth time, though %d are allowed", name, d.Attempts, poisonAttempts)
+	case d.Attempts > poisonAttempts+poisonShared:
+		p.w.wrong("%s was delivered for the %dth time, though %d are allowed", name, d.Attempts, poisonAttempts+poisonShared)
 	default:
 		p.attempts[name] = max(p.attempts[name], d.Attempts)
 		p.times[name]++
@@ -215,8 +284,8 @@ func (p *poison) letters() (map[string]int, error) {
 	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonLetters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
 	for _, m := range letters {
 		o, err := deadletter.ReadOrigin(m.Header)
-		if err != nil || o.Topic != poisonTopic || o.Channel != "c" || o.Attempts > poisonAttempts ||
-			o.Attempts != poisonAttempts && (o.Reason != deadletter.ReasonExpired || !bytes.HasSuffix(m.Body, []byte(poisonMortal))) {
+		if err != nil || o.Topic != poisonTopic || o.Channel != "c" || o.Attempts > poisonAttempts+poisonShared ||
+			o.Attempts < poisonAttempts && (o.Reason != deadletter.ReasonExpired || !bytes.HasSuffix(m.Body, []byte(poisonMortal))) {
 			p.w.wrong("the dead letter %s says %+v, %v", m.Body, o, err)
 		}
 		if found[string(m.Body)]++; found[string(m.Body)] > 1 && p.w.plan.repeats {
@@ -234,7 +303,7 @@ func (p *poison) redrive() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for name, times := range p.times {
-			if most := poisonAttempts + int(t.Partitions[0].Epoch); times > most && p.w.lost.Load() == 0 { //nolint:gosec // a small number
+			if most := poisonAttempts + poisonShared + int(t.Partitions[0].Epoch); times > most && p.w.lost.Load() == 0 { //nolint:gosec // a small number
 				p.w.wrong("%s was delivered %d times, after %d elections", name, times, t.Partitions[0].Epoch)
 			}
 		}

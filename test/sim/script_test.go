@@ -61,6 +61,7 @@ func (w *world) run(seed uint64) {
 	w.work = w.newWork()
 	publishers.Go(func() { poisoned.publish(rand.New(rand.NewPCG(seed, 500)), stop) })
 	consumers.Go(func() { poisoned.witness(rand.New(rand.NewPCG(seed, 502)), done) })
+	consumers.Go(func() { poisoned.crash(rand.New(rand.NewPCG(seed, 503)), done) })
 	consumers.Go(func() { poisoned.consume(rand.New(rand.NewPCG(seed, 501)), done) })
 	w.work.start(seed, &publishers, &consumers, stop, done)
 	bin := w.newTrashed()
@@ -94,6 +95,7 @@ func (w *world) run(seed uint64) {
 	w.draining.Store(true)
 	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
 	w.await(toDrain, "what no consumer finishes is a dead letter", poisoned.missing)
+	w.await(toDrain, "what ends every consumer is a dead letter", poisoned.survivors)
 	poisoned.redrive()
 	bin.finale()
 	if w.work != nil {
