@@ -182,7 +182,6 @@ func (c *Consumers) subscribe(ctx context.Context, r Subscribe) (*Subscription, 
 	if err != nil {
 		return nil, err
 	}
-	s.topic.Use()
 	if err := (joiner{s}).begin(ctx); err != nil {
 		if s.Close(); fate.Of(err) == fate.Refused {
 			s.uncount()
@@ -461,7 +460,9 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	if leader == s.c.o.Self || s.c.o.Calls.Remote == nil {
 		return fmt.Errorf("%s: %w", s.ask.Topic, failure.NotLeading) // or not yet
 	}
-	about, err := json.Marshal(s.ask.Client.ClientStats())
+	client := s.ask.Client.ClientStats()
+	client.State = stats.Subscribed // once this succeeds
+	about, err := json.Marshal(client)
 	if err != nil {
 		return fmt.Errorf("encode client description: %w", err)
 	}

@@ -111,9 +111,6 @@ func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	}
 	d.leaders.spread(ctx, name, r.Index)
 	err = d.host.Converge(name)
-	if h := d.host.Lookup(name); h != nil {
-		h.Use()
-	}
 	return r.Topic, notApplied(host.Concerning(err, ""))
 }
 
@@ -308,11 +305,7 @@ func channelOf(c meta.Command) string {
 // CreateChannel creates a channel of an existing topic. When it returns, the start of the channel
 // is on the disk of every in-sync replica. An existing channel is no error.
 func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
-	err := d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: policy.StrictIf(ordered)})
-	if h := d.host.Lookup(name); h != nil && err == nil {
-		h.Use()
-	}
-	return err
+	return d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: policy.StrictIf(ordered)})
 }
 
 // EnsureChannel is CreateChannel on behalf of a client or another node. It completes the

@@ -38,7 +38,6 @@ type Topic struct {
 	held        atomic.Pointer[[]*Held]    // by number; nil: no replica on this node
 	leading     atomic.Pointer[[]*Led]     // those that this node leads, by number
 	turn        atomic.Uint32              // round robin over the led partitions
-	used        atomic.Bool                // by a client of this node, since the process started
 	ended       atomic.Pointer[error]      // why it was closed here; nil if it is open
 	Rates       policy.Rates               // of its channels
 	convergedTo atomic.Uint64              // every leader has applied the metadata at least up to this index
@@ -231,9 +230,6 @@ func (h *Topic) IsWatched(f func(Watcher) bool) bool {
 // Config returns the topic's metadata as last applied here. The caller must not modify it.
 func (h *Topic) Config() *meta.Topic { return h.config.Load() }
 
-// Used reports whether a client of this node has used the topic since the process started.
-func (h *Topic) Used() bool { return h.used.Load() }
-
 // ConvergedTo returns the index of the metadata up to which every leader of the topic is known to
 // have applied it.
 func (h *Topic) ConvergedTo() uint64 { return h.convergedTo.Load() }
@@ -274,13 +270,6 @@ func (h *Topic) AddEphemeral(lp *Led, channel string, order policy.Order, defaul
 		h.govern(c, h.Config(), defaults)
 	}
 	return c, err
-}
-
-// Use records that a client of this node uses the topic.
-func (h *Topic) Use() {
-	if !h.used.Load() {
-		h.used.Store(true)
-	}
 }
 
 // deletedFor is how long a deletion is remembered: tools delete the same object at one node after

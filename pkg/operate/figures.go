@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -96,33 +94,18 @@ func (c *Placement) count(p *meta.Partition, minISR int, self meta.NodeID) {
 }
 
 // NodeStats returns the statistics that an nsqd in this node's place would report: the topics
-// of which this node leads partitions (those partitions only), and topics used by its clients
-// since its start of which it leads none. The latter have the cluster's figures, with Elsewhere
-// set. A topic requested by name is always included.
+// of which this node leads partitions, and those partitions only. A topic that is requested by name and of which it
+// leads none has the cluster's figures, with Elsewhere set.
 //
-// Summing over the nodes named by a lookup is therefore exact: a node that leads part of a
-// topic reports only that part.
+// The sum over all nodes is therefore that of the cluster, and that of a topic over the nodes named by a lookup.
 func (o *Contents) NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	own := o.node.TopicStats(topicFilter, channelFilter, clients)
-	led := map[string]bool{}
-	for i := range own {
-		led[own[i].Name] = true
-	}
-	elsewhere := map[string]bool{}
-	for _, h := range o.node.host.Topics.Hosted() {
-		if !led[h.Name] && (h.Name == topicFilter || topicFilter == "" && h.Used()) {
-			elsewhere[h.Name] = true
-		}
-	}
-	if len(elsewhere) == 0 {
+	if topicFilter == "" || len(own) > 0 || o.node.host.Lookup(topicFilter) == nil {
 		return own
 	}
-	for _, t := range o.ClusterStats(ctx, topicFilter, channelFilter, clients) {
-		if elsewhere[t.Name] {
-			t.Elsewhere = true
-			own = append(own, t)
-		}
+	all := o.ClusterStats(ctx, topicFilter, channelFilter, clients)
+	for i := range all {
+		all[i].Elsewhere = true
 	}
-	slices.SortFunc(own, func(a, b stats.Topic) int { return strings.Compare(a.Name, b.Name) })
-	return own
+	return all
 }

@@ -180,11 +180,7 @@ func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error
 	if err := checkEphemeral(c); err != nil {
 		return err
 	}
-	err := p.o.node.topics.EnsureChannel(ctx, c)
-	if h := p.o.node.host.Lookup(c.Topic); h != nil && err == nil {
-		h.Use()
-	}
-	return err
+	return p.o.node.topics.EnsureChannel(ctx, c)
 }
 
 // checkEphemeral refuses settings that an ephemeral channel cannot have.

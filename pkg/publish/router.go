@@ -97,7 +97,6 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	if err != nil {
 		return err
 	}
-	h.Use()
 	if h.Config().Config.Trace != "" {
 		sign(ctx, r.o.Self, p.Messages)
 	}

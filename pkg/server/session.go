@@ -18,7 +18,7 @@ import (
 // States of a connection, as stats show them.
 const (
 	stateInit       = 0
-	stateSubscribed = 3
+	stateSubscribed = stats.Subscribed
 	stateClosing    = 4
 )
 

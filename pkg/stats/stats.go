@@ -67,11 +67,14 @@ type Channel struct {
 	Clients      []Client               // nil unless asked for
 }
 
+// Subscribed is the State of a Client that consumes a channel.
+const Subscribed = 3
+
 // Client describes one connection, producer or consumer. The broker fills
 // in the counts that belong to a subscription.
 type Client struct {
 	api.Consumer
-	State                         int // 0 init, 3 subscribed, 4 closing
+	State                         int // 0 init, Subscribed, 4 closing
 	SampleRate                    int
 	Deflate, Snappy               bool
 	TLSCipherSuite, TLSVersion    string
