@@ -96,6 +96,15 @@ func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time
 	return nil
 }
 
+// Parked reports whether a message is parked, and the backoff that Resume will apply.
+func (r Retries) Parked(o seq.Offset) (backoff time.Duration, parked bool) {
+	slot, ok := r.l.t.find(o)
+	if !ok || r.l.t.slots[slot].place != deferred || r.l.t.slots[slot].delayed != byRecording {
+		return 0, false
+	}
+	return r.l.retries.delay(&r.l.t.slots[slot]), true
+}
+
 // Resume ends the Park at a time: the message is requeued with a delay. A message that is no longer
 // parked, or was parked again since, is ignored.
 func (r Retries) Resume(o seq.Offset, parked, now time.Time, delay time.Duration) {

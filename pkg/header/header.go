@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/jsonbytes"
@@ -55,8 +56,8 @@ type Reserved struct {
 	Key     []byte // what the message is about; nil: none
 	Dedup   []byte // the publisher's id for it; nil: none
 	TTL     time.Duration
-	// Options means that the header has a key, a dedup id or a time to live and, except for
-	// a trace id, nothing else: such a header is accepted by every topic.
+	// Options means that the header has no keys but those of a trace id, a key, a dedup id and a time to live: such a
+	// header is accepted by every topic.
 	Options bool
 }
 
@@ -133,12 +134,12 @@ func reservedOf(fields []field) (Reserved, error) {
 		}
 		others = others || !option
 	}
-	r.Options = !others && (r.Key != nil || r.Dedup != nil || r.TTL > 0)
+	r.Options = !others
 	return r, nil
 }
 
-// parse reads the value of a reserved key. An unknown one is for programs of another release, and
-// is ignored here. option reports that it is one that is accepted on any topic.
+// parse reads the value of a reserved key. An unknown one is refused: a misspelt key would switch off what it asks
+// for. option reports that it is one that is accepted on any topic.
 func (r *Reserved) parse(f *field) (option bool, err error) {
 	switch string(f.key) {
 	case keyTraceID:
@@ -171,7 +172,8 @@ func (r *Reserved) parse(f *field) (option bool, err error) {
 		r.TTL = time.Duration(ms) * time.Millisecond
 		return true, nil
 	}
-	return false, nil
+	return false, fmt.Errorf("%w: %.40q is not one of %s", errOption, f.key,
+		strings.Join([]string{keyTraceID, keyTag, keyKey, keyDedup, keyTTL}, ", "))
 }
 
 // bounded returns why the text of a key is invalid.

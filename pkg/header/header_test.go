@@ -14,15 +14,15 @@ func TestParse(t *testing.T) {
 		want      Reserved
 		err       error
 	}{
-		{"nothing in it", `{}`, Reserved{Only: true}, nil},
+		{"nothing in it", `{}`, Reserved{Only: true, Options: true}, nil},
 		{"the consumers' keys", `{"k":"v","n":1,"o":{"##trace_id":1}}`, Reserved{}, nil},
-		{"a trace id", `{"##trace_id":"18446744073709551615"}`, Reserved{TraceID: 1<<64 - 1, Traced: true, Only: true}, nil},
+		{"a trace id", `{"##trace_id":"18446744073709551615"}`, Reserved{TraceID: 1<<64 - 1, Traced: true, Only: true, Options: true}, nil},
 		{"a trace id of 0", `{"##trace_id":"0","k":null}`, Reserved{Traced: true}, nil},
-		{"the last of two", `{"##trace_id":"1","##trace_id":"2"}`, Reserved{TraceID: 2, Traced: true, Only: true}, nil},
+		{"the last of two", `{"##trace_id":"1","##trace_id":"2"}`, Reserved{TraceID: 2, Traced: true, Only: true, Options: true}, nil},
 		{"a tag", `{"##client_dispatch_tag":"a-Z_9"}`, Reserved{Tag: "a-Z_9", Only: true}, nil},
 		{"a tag that no consumer can ask for", `{"##client_dispatch_tag":"a b"}`, Reserved{Only: true}, nil},
 		{"a tag that is no text", `{"##client_dispatch_tag":["a"]}`, Reserved{Only: true}, nil},
-		{"a reserved key of another release", `{"##zan_test":true}`, Reserved{Only: true}, nil},
+		{"an unknown reserved key", `{"##dedup-id":"a"}`, Reserved{}, errOption},
 		{"a key", `{"##key":"order-7"}`, Reserved{Key: []byte("order-7"), Only: true, Options: true}, nil},
 		{"a dedup id and a trace id", `{"##dedup_id":"p/1","##trace_id":"7"}`, Reserved{Dedup: []byte("p/1"), TraceID: 7, Traced: true, Only: true, Options: true}, nil},
 		{"a time to live", `{"##ttl":"1500"}`, Reserved{TTL: 1500 * time.Millisecond, Only: true, Options: true}, nil},
@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		{"a long dedup id", `{"##dedup_id":"` + strings.Repeat("k", maxDedup+1) + `"}`, Reserved{}, errOption},
 		{"a negative time to live", `{"##ttl":-1}`, Reserved{}, errOption},
 		{"a time to live with a unit", `{"##ttl":"1s"}`, Reserved{}, errOption},
-		{"spaces around", " {\n} ", Reserved{Only: true}, nil},
+		{"spaces around", " {\n} ", Reserved{Only: true, Options: true}, nil},
 
 		{"nothing", ``, Reserved{}, errNotObject},
 		{"null", `null`, Reserved{}, errNotObject},

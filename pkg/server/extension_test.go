@@ -129,7 +129,7 @@ func TestExtensionsRefuse(t *testing.T) {
 		{"a forged dead letter", "PUB_EXT ext 0\n" + sized("\x00\x12{\"dead_letter\":{}}x"), "E_INVALID_JSON_HEADER fail to parse json header: header is written by the broker and cannot be published: dead_letter", true},
 		{"a header that is null", "PUB_EXT ext 0\n" + sized("\x00\x04nullx"), "E_INVALID_JSON_HEADER fail to parse json header: not a JSON object", true},
 		{"a trace id that is a number", "PUB_EXT ext 0\n" + sized("\x00\x10"+`{"##trace_id":7}`+"x"), "INVALID_TRACE_ID trace id is not a string of decimal digits: 7", true},
-		{"a header on a plain topic", "PUB_EXT t 0\n" + sized("\x00\x02{}x"), "E_EXT_NOT_SUPPORT ext content not supported in topic t", true},
+		{"a header on a plain topic", "PUB_EXT t 0\n" + sized("\x00\x09{\"k\":\"v\"}x"), "E_EXT_NOT_SUPPORT ext content not supported in topic t", true},
 		{"one bad header of a batch", "MPUB_EXT ext 0\n" + batch("\x00\x02{}x", "\x00\x02[]y"), "", true},
 		{"a leader that has moved", "PUB_TRACE moved 0\n" + sized("12345678x"), "E_FAILED_ON_NOT_LEADER ", true},
 		{"too few replicas", "MPUB_TRACE closed 0\n" + batch("12345678x"), "E_FAILED_ON_NOT_WRITABLE ", true},
@@ -182,7 +182,8 @@ func TestHeaderSetsKeyDedupIDAndTTL(t *testing.T) {
 	w := h.dial(t)
 	for header, want := range map[string]string{
 		`{"##key":"k","##dedup_id":"d","##ttl":"9"}`: "OK",
-		`{"##key":"k","##other":"d"}`:                "E_EXT_NOT_SUPPORT ext content not supported in topic t",
+		`{"##key":"k","other":"d"}`:                  "E_EXT_NOT_SUPPORT ext content not supported in topic t",
+		`{"##dedup-id":"d"}`:                         `E_INVALID_JSON_HEADER fail to parse json header: invalid reserved key: "##dedup-id" is not one of ##trace_id, ##client_dispatch_tag, ##key, ##dedup_id, ##ttl`,
 		`{"##dedup_id":""}`:                          "E_INVALID_JSON_HEADER fail to parse json header: invalid reserved key: ##dedup_id must be a string of 1 to 64 bytes",
 	} {
 		w.send("PUB_EXT t 0\n" + sized(fmt.Sprintf("\x00%c%sx", len(header), header)))
@@ -194,5 +195,24 @@ func TestHeaderSetsKeyDedupIDAndTTL(t *testing.T) {
 	}
 	if m := stored[0]; string(m.Key) != "k" || string(m.Dedup) != "d" || m.TTL != 9*time.Millisecond || m.Header != nil {
 		t.Errorf("%+v", m)
+	}
+}
+
+// Every topic accepts a header without other keys than the last three and the trace id: none of them is needed.
+func TestPlainTopicTakesAnyOptions(t *testing.T) {
+	h := newHarness(t, Options{})
+	w := h.dial(t)
+	for _, header := range []string{`{}`, `{"##ttl":0}`, `{"##ttl":"0","##key":"k"}`, `{"##dedup_id":"d"}`} {
+		w.send("PUB_EXT t 0\n" + sized(fmt.Sprintf("\x00%c%sx", len(header), header)))
+		w.expect("OK")
+	}
+	w.send("PUB_EXT t 0\n" + sized("\x00\x12"+`{"##trace_id":"5"}`+"x"))
+	if got := w.frame(); !strings.HasPrefix(got, "OK") || len(got) != 30 {
+		t.Errorf("a trace id alone: %q", got)
+	}
+	for _, m := range h.broker.stored("t") {
+		if m.Header != nil {
+			t.Errorf("stored %q", m.Header)
+		}
 	}
 }

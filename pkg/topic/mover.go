@@ -131,8 +131,8 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 		return moving{}, false
 	}
 	due, deferred := c.state.View().Deferrals().Until(o)
-	if least := now.Add(delay); due.Before(least) {
-		due = least // the delay is decided when its attempts are known to other replicas
+	if backoff, parked := c.state.Retries().Parked(o); parked {
+		due = now.Add(max(delay, backoff)) // until its attempts are stored elsewhere, it is deferred for FinTimeout
 	}
 	return moving{c, o, due}, deferred
 }

@@ -239,3 +239,30 @@ func TestMessageForAnotherChannelIsNotAppendedAgain(t *testing.T) {
 		t.Errorf("the log ends at %d", end)
 	}
 }
+
+// While the attempts of a requeued message are on their way to the other replicas, it is deferred for FinTimeout. Its
+// copy waits for the delay that the consumer asked for.
+func TestCopyOfParkedMessageHasItsOwnDelay(t *testing.T) {
+	s := newSet(t)
+	s.p.o.Moves = MovePolicy{RequeueInMemory: time.Second}
+	c := s.channel("c", 1, false)
+	RetriesOf(c).SetPolicy(policy.Policy{MaxAttempts: 9}, nil)
+	r := s.bench().join(c)
+	s.publish("a")
+	s.line.deliverAll()
+	want(t, "first", r.take(9, t0), "a")
+	if err := r.Requeue(r.got["a"], t0, 1500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	s.bench().moved()
+	if m, ok := c.nextDue(); !ok || m.Sub(t0) != 1500*time.Millisecond {
+		t.Errorf("it is due after %v, %v", m.Sub(t0), ok)
+	}
+}
+
+// nextDue returns when the channel's state changes next.
+func (c *Channel) nextDue() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.NextEvent()
+}
