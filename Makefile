@@ -11,6 +11,7 @@ CACHE    := $(CURDIR)/.cache
 LINTER   := $(CACHE)/tools/golangci-lint
 LOADGEN  := $(CACHE)/tools/loadgen
 PREVIOUS := $(CACHE)/previous/brokerd
+CLOCKS   := $(CACHE)/clocks/brokerd
 NATS     := $(CACHE)/tools/nats-server
 NATSVERSION := v2.15.2
 # What the programs say that they were built from. Without git they know their release, and in an archive
@@ -152,15 +153,19 @@ crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every messag
 previous: ## build the release before this one, for mixed-versions of make chaos
 	@test/previous.sh $(PREVIOUS)
 
-chaos: build previous ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
-	$(GO) run ./test/cluster -seed $(SEED) -previous $(PREVIOUS) $(ARGS)
+.PHONY: clocks
+clocks: ## build brokerd with a wall clock that can be set, for other-clocks of make chaos
+	CGO_ENABLED=0 $(GO) build -trimpath -tags fakeclock -o $(CLOCKS) ./cmd/brokerd
+
+chaos: build previous clocks ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
+	$(GO) run ./test/cluster -seed $(SEED) -previous $(PREVIOUS) -clocks $(CLOCKS) $(ARGS)
 
 hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 50 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)
 
-soak: build previous ## crash and chaos for SOAK (30m) each, with longer pauses; deletions and restores in SEEDS simulations
+soak: build previous clocks ## crash and chaos for SOAK (30m) each, with longer pauses; deletions and restores in SEEDS simulations
 	$(GO) run ./test/cluster -scenarios crash -for $(SOAK)
-	$(GO) run ./test/cluster -for $(SOAK) -pause 30s -previous $(PREVIOUS)
+	$(GO) run ./test/cluster -for $(SOAK) -pause 30s -previous $(PREVIOUS) -clocks $(CLOCKS)
 	$(GO) test -count 1 -timeout 4h ./test/sim -run TestBrokersLoseNothing -sim.seeds $(SEEDS) -sim.trash
 
 bench-failover: build ## how long a publisher waits when a leader goes away (GAPS=20 rounds each)

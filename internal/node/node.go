@@ -217,6 +217,7 @@ func (n *Node) brokerOptions() broker.Options {
 				RequeueInMemory: o.Limits.RequeueInMemory, CarryAge: o.Topics.CarryAge, CarryBytes: int64(o.Topics.CarryBytes),
 			},
 			ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
+			WallClock:     n.member.Clock().Read,
 			Fatal: func(err error) {
 				select {
 				case n.failed <- err:
@@ -224,7 +225,7 @@ func (n *Node) brokerOptions() broker.Options {
 				}
 			},
 		},
-		Members: n.member, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Certificates: func() []health.Certificate { return endsOf(n.c.Certificates) }, Awaited: n.awaited,
+		Members: n.member, Skew: n.member.Clock().Skew, OtherClusters: func() []string { return cluster.OtherClusters(n.member) }, Process: n.process, Certificates: func() []health.Certificate { return endsOf(n.c.Certificates) }, Awaited: n.awaited,
 		Unreached: func() []formation.Unreached { return cluster.UnreachedBy(n.member) }, AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),

@@ -45,6 +45,7 @@ func (n *Node) values() metrics.Values {
 		Memory: n.memory.Usage(), Turns: n.turns.Waiting(), Uncreated: n.created.Refused(), Traces: n.tracing.store.Stats(), Spans: n.tracing.spans.Stats(),
 		Stalls: b.Host.Stalls.Counts(time.Now()), Peers: m.Traffic(), Forwarding: b.Calls.ForwardStats(),
 	}
+	v.Skew = m.Clock().Skew(time.Now())
 	v.TrashTopics, v.TrashBytes = b.Host.Trash()
 	if n.c.Certificates != nil {
 		v.Certificates = n.c.Certificates()

@@ -75,6 +75,7 @@ var harmless = []string{
 	"partitions_moving", "messages_spinning", "messages_blocked", "dead_letters_refused", "topics_full",
 	"unfinished_dropped", "dedup_window_short", "channel_stalled", "channel_growing", "two_voters", "partitions_few_replicas",
 	"certificate_ends", "certificate_ended", "data_lost", "copies_set_aside", "positions_lost", "stray_data", "join_other_cluster",
+	"clock_skew",                            // a node that starts takes the agreed time
 	"version_skew", "upgrade_not_finalized", // consequences of an upgrade, or of its cancellation
 	"nodes_draining", // each node is checked individually
 }

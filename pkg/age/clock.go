@@ -47,7 +47,7 @@ type Batch struct {
 // the system's clock, read together with the monotonic one.
 func NewClock(wall func(now time.Time) int64) *Clock {
 	if wall == nil {
-		wall = time.Time.UnixNano
+		wall = System
 	}
 	return &Clock{wall: wall}
 }

@@ -31,16 +31,17 @@ type Options struct {
 
 	Members operate.Members // the members of the metadata group; nil: this node is alone
 
-	AutoCreateTopics    bool                         // publishing and subscribing create topics, unless the cluster's settings forbid it
-	TopicDefaults       meta.TopicConfig             // of topics that are created without a configuration; zero fields: the cluster's defaults
-	MaxChannelConsumers int                          // on this node; 0: no limit
-	MaxMessage          int                          // bytes of the largest message that this node takes from its clients. 1 MiB
-	Process             operate.Process              // nil: its settings are unknown
-	OtherClusters       func() []string              // see operate.Options
-	Certificates        func() []health.Certificate  // see operate.Options
-	Awaited             func() []meta.NodeID         // see operate.Options
-	Unreached           func() []formation.Unreached // see operate.Options
-	MaxMsgTimeout       time.Duration                // the limit up to which TOUCH can extend a delivery
+	AutoCreateTopics    bool                              // publishing and subscribing create topics, unless the cluster's settings forbid it
+	TopicDefaults       meta.TopicConfig                  // of topics that are created without a configuration; zero fields: the cluster's defaults
+	MaxChannelConsumers int                               // on this node; 0: no limit
+	MaxMessage          int                               // bytes of the largest message that this node takes from its clients. 1 MiB
+	Process             operate.Process                   // nil: its settings are unknown
+	OtherClusters       func() []string                   // see operate.Options
+	Certificates        func() []health.Certificate       // see operate.Options
+	Skew                func(now time.Time) time.Duration // likewise
+	Awaited             func() []meta.NodeID              // see operate.Options
+	Unreached           func() []formation.Unreached      // see operate.Options
+	MaxMsgTimeout       time.Duration                     // the limit up to which TOUCH can extend a delivery
 
 	// KnownChannels returns the channels that a new topic has outside this cluster. They are
 	// created with the topic. nil: none.
@@ -118,7 +119,7 @@ func assemble(o Options) (*Broker, error) {
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
 	letters = deadletter.NewWorker(c.life, deadLetterNode{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
-	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: o.Calls, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace, MaxMessage: o.MaxMessage, Process: o.Process, OtherClusters: o.OtherClusters, Certificates: o.Certificates, Awaited: o.Awaited, Unreached: o.Unreached}, h, d)
+	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: o.Calls, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace, MaxMessage: o.MaxMessage, Process: o.Process, OtherClusters: o.OtherClusters, Certificates: o.Certificates, Skew: o.Skew, Awaited: o.Awaited, Unreached: o.Unreached}, h, d)
 	h.Register(c.ops)
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)

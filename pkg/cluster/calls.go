@@ -25,7 +25,7 @@ const (
 	kindRemove   uint8 = 5 // a meta.RemoveNode (JSON): the metadata leader carries it out
 	kindTransfer uint8 = 6 // the metadata leader transfers its leadership
 	kindGone     uint8 = 7 // the metadata leader's id -> end of the log, u64 little-endian, if the leader was not heard from
-	kindStanding uint8 = 8 // -> raftstore.Standing of the metadata's leader: index, age in ns, u64 little-endian
+	kindStanding uint8 = 8 // an age.Report -> raftstore.Standing of the metadata's leader and its age.Answer: see clock.go
 	kindSilent   uint8 = 9 // like kindGone, if the leader was not heard from for much longer
 
 	firstOfForward = forward.KindPublish
@@ -91,24 +91,16 @@ func (n *Node) forwardCommand(ctx context.Context, leader meta.NodeID, command [
 func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.Standing, error) {
 	late := time.AfterFunc(unanswered, func() { n.server.succession.suspect(leader, silent) })
 	defer late.Stop()
-	reply, err := n.ask(ctx, leader, kindStanding, nil)
+	sent := time.Now()
+	reply, err := n.ask(ctx, leader, kindStanding, encodeReport(n.clock.Report(string(leader))))
 	if err != nil {
 		return raftstore.Standing{}, err
 	}
-	if len(reply) != 16 {
-		return raftstore.Standing{}, fmt.Errorf("malformed status of %d bytes", len(reply))
+	standing, answer, err := decodeStanding(reply)
+	if err == nil {
+		n.clock.Heard(string(leader), sent, time.Now(), answer)
 	}
-	age := binary.LittleEndian.Uint64(reply[8:])
-	return raftstore.Standing{Index: binary.LittleEndian.Uint64(reply), Age: time.Duration(age)}, nil
-}
-
-// standing answers kindStanding.
-func standing(s *raftstore.Store) ([]byte, error) {
-	at, err := s.Standing()
-	if err != nil {
-		return nil, err
-	}
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, at.Index), uint64(at.Age)), nil
+	return standing, err
 }
 
 // callAddress is formation's Call.

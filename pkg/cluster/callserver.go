@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -34,6 +35,7 @@ type callServer struct {
 	handlers   atomic.Pointer[Handlers]        // nil: the node does not serve
 	requests   chan struct{}                   // holds one for each request in progress
 	rejected   complaints
+	clock      *age.Agreed
 	stalled    atomic.Bool // a disk does not respond: see Options.DiskSilent
 }
 
@@ -288,7 +290,7 @@ func (c *callServer) answerOwn(ctx context.Context, from meta.NodeID, kind uint8
 	case kindCommand:
 		return s.HandleForwarded(ctx, payload)
 	case kindStanding:
-		return standing(s)
+		return c.standing(s, from, payload)
 	}
 	return acts{s, c.calls}.carryOut(ctx, kind, payload)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -24,6 +25,7 @@ import (
 type Node struct {
 	calls
 	o         Options
+	clock     *age.Agreed
 	marks     marks
 	transport *peer.Transport
 	formation *formation.Node
@@ -47,14 +49,14 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	n := &Node{
-		o: o, marks: marks{o.FS, o.DataDir}, breakdown: breakdown{failed: make(chan struct{})},
+		o: o, clock: age.NewAgreed(o.Wall), marks: marks{o.FS, o.DataDir}, breakdown: breakdown{failed: make(chan struct{})},
 	}
 	n.work = newTasks(context.WithoutCancel(ctx))
 	n.role = &controllerRole{
-		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: n.work, log: o.Logger,
+		self: o.Self, options: o.Controller, clock: n.clock, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: n.work, log: o.Logger,
 		suspects: make(chan meta.NodeID, suspectsKept),
 	}
-	n.server = &callServer{self: o.Self, calls: &n.calls, role: n.role, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
+	n.server = &callServer{self: o.Self, clock: n.clock, calls: &n.calls, role: n.role, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
 	n.server.succession = &succession{self: o.Self, store: &n.server.opened, calls: &n.calls, work: n.work, log: o.Logger}
 	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.server.handle}
 	if err := n.open(ctx); err != nil {
@@ -106,7 +108,11 @@ func (n *Node) open(ctx context.Context) error {
 		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
 	}
-	return r.run(ctx)
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	n.timekeeper().await(ctx)
+	return nil
 }
 
 // metaDir is the metadata directory within the data directory.
@@ -147,7 +153,7 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
 		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.dialRaft},
-		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.server.stalled.Load,
+		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.server.stalled.Load, Wall: n.clock.Read,
 	}
 	if n.o.Store != nil {
 		n.o.Store(&options)
@@ -305,6 +311,13 @@ func (n *Node) closeStore() error {
 	}
 }
 
+// Clock returns the time on which the nodes of the cluster agree.
+func (n *Node) Clock() *age.Agreed { return n.clock }
+
+func (n *Node) timekeeper() *timekeeper {
+	return &timekeeper{clock: n.clock, store: n.store, log: n.o.Logger}
+}
+
 // watch ends the node when its metadata cannot continue. A disk counts as stalled when the same
 // write is observed repeatedly: with the clock alone, a process that was stopped for a while would
 // detect a stall.
@@ -312,6 +325,7 @@ func (n *Node) watch() {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var seen time.Time // start of the write observed last
+	clock := n.timekeeper()
 	times := 0
 	for {
 		tick.Reset(beat.Until(time.Now(), watchEvery))
@@ -320,6 +334,7 @@ func (n *Node) watch() {
 			n.breakdown.fail(n.store.Err())
 			return
 		case <-tick.C:
+			clock.watch()
 			began, writing := n.store.Writing()
 			if times++; !writing || !began.Equal(seen) {
 				seen, times = began, 0

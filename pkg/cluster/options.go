@@ -85,8 +85,11 @@ type Options struct {
 	// heartbeats as the controller.
 	DiskSilent  func() time.Duration
 	DiskTimeout time.Duration
-	FS          vfs.FS       // for the marks in DataDir; nil: the operating system's
-	Logger      *slog.Logger // optional
+	// Wall returns the reading of this node's wall clock at a moment that was just read, in ns since 1970; nil:
+	// the system's.
+	Wall   func(now time.Time) int64
+	FS     vfs.FS       // for the marks in DataDir; nil: the operating system's
+	Logger *slog.Logger // optional
 	// Opening, if set, receives a Lookout while Open waits for other nodes. It is called once
 	// and must not block.
 	Opening func(Lookout)

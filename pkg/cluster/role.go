@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -30,6 +31,7 @@ var errDeposed = errors.New("this node no longer leads the metadata")
 // controllerRole is the controller role of a node that leads the metadata: a controller.Cluster.
 type controllerRole struct {
 	self      meta.NodeID
+	clock     *age.Agreed
 	options   controller.Options
 	observe   func(controller.Decision)
 	proposed  func(meta.Command, meta.Result)
@@ -84,7 +86,7 @@ func (c *controllerRole) changed() {
 
 func (c *controllerRole) observeTrash() {
 	now := time.Now()
-	c.trash.Observe(c.store.View(), now, now.UnixNano())
+	c.trash.Observe(c.store.View(), now, c.clock.Read(now))
 }
 
 // former returns the known state of the previous controller: its registration before this node
@@ -112,6 +114,7 @@ func (c *controllerRole) leadOnce(ctx context.Context, former controller.Former)
 	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
 		Options: c.options, Self: c.self, Former: former, Cluster: c, Trash: &c.trash, Changed: changed, Suspects: c.suspects,
+		Clock: c.clock.Read,
 	}
 	err := loop.Run(ctx)
 	c.decision.Store(nil)
@@ -156,6 +159,16 @@ func (c *controllerRole) suspect(id meta.NodeID) {
 
 // Voters implements controller.Cluster.
 func (c *controllerRole) Voters() []meta.NodeID { return c.store.Members().Configuration().Voters() }
+
+// Skews implements controller.Cluster.
+func (c *controllerRole) Skews() map[meta.NodeID]time.Duration {
+	now := time.Now()
+	out := map[meta.NodeID]time.Duration{c.self: c.clock.Skew(now)}
+	for id, d := range c.clock.Skews(now) {
+		out[meta.NodeID(id)] = d
+	}
+	return out
+}
 
 // Isolated implements controller.Cluster. The voters confirm that this node leads, so a controller
 // elsewhere can reach them.

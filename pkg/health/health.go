@@ -61,6 +61,7 @@ var gravities = map[string]Gravity{
 	"certificate_ends":            ForInformation,
 	"certificate_ended":           Degrading,
 	"join_other_cluster":          Degrading,
+	"clock_skew":                  Degrading,
 	"version_skew":                ForInformation,
 	"upgrade_not_finalized":       ForInformation,
 	"cluster_forming":             Degrading,

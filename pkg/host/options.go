@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deadletter"
@@ -100,7 +101,7 @@ func (o Options) withDefaults() Options {
 	o.ScrubInterval = cmp.Or(o.ScrubInterval, DefaultScrubInterval)
 	o.UncommittedBytes = cmp.Or(o.UncommittedBytes, coord.DefaultUncommittedBytes)
 	if o.WallClock == nil {
-		o.WallClock = time.Time.UnixNano
+		o.WallClock = age.System
 	}
 	if o.Log.Buffers == nil {
 		o.Log.Buffers = new(commitlog.Buffers)

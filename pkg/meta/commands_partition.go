@@ -17,6 +17,7 @@ const (
 	ReasonRestart  = "restart"   // the leader's node stops cleanly, or a replica of an offline partition is back
 	ReasonDrain    = "drain"     // the leader's node is being drained
 	ReasonDisk     = "disk"      // the leader's disk is full
+	ReasonClock    = "clock"     // the clock of the leader's node differs from the others'
 	ReasonTransfer = "transfer"  // the leader's replica is being removed, or an operator asked
 	ReasonBalance  = "balance"   // back to the preferred leader
 	ReasonRepair   = "repair"    // the leader stays, and its damaged log was repaired

@@ -197,7 +197,7 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 	r.MustRegister(elections)
 	h.elections = map[string]prometheus.Counter{}
 	for _, reason := range []string{
-		meta.ReasonNodeDown, meta.ReasonRestart, meta.ReasonDrain, meta.ReasonTransfer, meta.ReasonBalance, meta.ReasonRepair, operate.ReasonUnclean,
+		meta.ReasonNodeDown, meta.ReasonRestart, meta.ReasonDrain, meta.ReasonClock, meta.ReasonTransfer, meta.ReasonBalance, meta.ReasonRepair, operate.ReasonUnclean,
 	} {
 		h.elections[reason] = elections.WithLabelValues(reason)
 	}

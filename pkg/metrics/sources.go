@@ -46,6 +46,7 @@ type Values struct {
 	Peers        []peer.Stats
 	Forwarding   broker.ForwardStats
 	Certificates []Certificate // TLS certificates in use
+	Skew         time.Duration // of the node's wall clock: see age.Agreed
 }
 
 // Certificate is a TLS certificate in use.

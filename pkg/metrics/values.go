@@ -28,6 +28,7 @@ func putAll[T any](s sink, values []value[T], of *T, labels ...string) {
 var nodeMetrics = []value[Values]{
 	{gauge("brokerd_node_ready", "1 if the node is ready, as reported by /readyz."), func(v *Values) float64 { return truth(v.Ready) }},
 	{gauge("brokerd_node_maintenance", "1 if the node is draining."), func(v *Values) float64 { return truth(v.Draining) }},
+	{gauge("brokerd_clock_skew_seconds", "How far the node's wall clock is ahead of those of most nodes; negative: behind. 0 for a node that is alone."), func(v *Values) float64 { return v.Skew.Seconds() }},
 	{counter("brokerd_scrub_bytes_total", "Log bytes scrubbed: read from disk to detect corruption."), func(v *Values) float64 { return float64(v.Scrubber.Bytes) }},
 	{gauge("brokerd_scrub_oldest_seconds", "Time since the last full scrub of the least recently scrubbed replica on this node, or since it was first seen."), func(v *Values) float64 { return v.Scrubber.Oldest.Seconds() }},
 	{gauge("brokerd_trash_topics", "Deleted topics that this node keeps on disk for topic restore."), func(v *Values) float64 { return float64(v.TrashTopics) }},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/health"
@@ -15,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // electionTime is how long the metadata may have no leader before that is reported: a normal
@@ -51,6 +53,11 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
 	}
+	if o.Skew != nil {
+		if r, some := skewed(o.Skew(now)); some {
+			h.Reasons, h.Degraded = append(h.Reasons, r), true
+		}
+	}
 	if o.Certificates != nil {
 		for _, r := range health.CertificateReasons(o.Certificates(), now) {
 			h.Reasons = append(h.Reasons, r)
@@ -73,6 +80,16 @@ func (o *Node) Health() health.Report {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "partitions_offline", Count: offline, What: "partitions have no leader"})
 	}
 	return h
+}
+
+// skewed reports a node whose wall clock differs from those of most nodes.
+func skewed(ahead time.Duration) (health.Reason, bool) {
+	how := "ahead of"
+	if ahead < 0 {
+		how = "behind"
+	}
+	return health.Reason{Code: "clock_skew", Count: 1, What: fmt.Sprintf("the clock is %s %s those of most nodes; set it, and check the node's time service",
+		units.ShortDuration(ahead.Abs()), how)}, ahead.Abs() >= age.ReportedSkew
 }
 
 // apart reports a node that was told to join another cluster, and serves its own.

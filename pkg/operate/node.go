@@ -83,6 +83,8 @@ type Options struct {
 	Process    Process // of this node; nil: it has no settings
 	// OtherClusters returns the join addresses that belong to another cluster than this node; nil: none.
 	OtherClusters func() []string
+	// Skew returns how far this node's wall clock is ahead of those of most nodes; nil: it is alone.
+	Skew func(now time.Time) time.Duration
 	// Certificates returns those that the process shows to others; nil: none.
 	Certificates func() []health.Certificate
 	// Awaited returns the nodes with which this node has bootstrapped the cluster and which have not

@@ -37,6 +37,7 @@ import (
 type options struct {
 	broker    string
 	previous  string
+	clocks    string
 	scenarios string
 	duration  time.Duration
 	seed      uint64
@@ -57,6 +58,7 @@ type options struct {
 func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test, with brokerctl beside it")
 	fs.StringVar(&o.previous, "previous", "", "`PROGRAM` of the release before, for mixed-versions, which is skipped without; make previous builds one")
+	fs.StringVar(&o.clocks, "clocks", "", "`PROGRAM` to test that is built with the tag fakeclock, for other-clocks, which is skipped without; make clocks builds one")
 	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all but the long ones, once; see -list; with -failover: of incidents")
 	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random, long ones too, for this long")
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
@@ -84,6 +86,9 @@ func (o *options) validate() error {
 	var err error
 	if o.broker, err = filepath.Abs(o.broker); err == nil && o.previous != "" {
 		o.previous, err = filepath.Abs(o.previous) // nodes and commands run in other directories
+	}
+	if err == nil && o.clocks != "" {
+		o.clocks, err = filepath.Abs(o.clocks)
 	}
 	return err
 }
@@ -272,6 +277,12 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	if s.previous {
 		if _, err := os.Stat(o.previous); err != nil {
 			report("skipped", fmt.Sprintf("no program of the previous release (make previous): %v", err))
+			return nil
+		}
+	}
+	if s.clocks {
+		if _, err := os.Stat(o.clocks); err != nil {
+			report("skipped", fmt.Sprintf("no program with a clock that can be set (make clocks): %v", err))
 			return nil
 		}
 	}

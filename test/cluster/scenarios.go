@@ -20,6 +20,7 @@ type scenario struct {
 	busy        bool          // needs the whole machine: no other scenario is played meanwhile
 	long        bool          // played only in a soak or if it is named
 	previous    bool          // needs -previous
+	clocks      bool          // needs -clocks
 	crashes     bool          // of the only node, each of which the audit knows: any other redelivery is an error
 	nodes       int           // number of nodes; 0: -nodes
 	limit       time.Duration // 0: scenarioTimeout
@@ -74,6 +75,7 @@ var scenarios = []scenario{
 	{name: "key-order", about: "a channel with order by key while leaders are killed, and then all nodes", alone: playKeyOrder},
 	{name: "filter-move", about: "a partition moves while a channel gets a part of its messages", nodes: 4, alone: playFilterMove},
 	{name: "deferred-kill", about: "the leader is killed twice while deferred messages are cancelled and advanced", alone: playDeferredKill},
+	{name: "other-clocks", about: "nodes restart with clocks that are off by hours: nothing expires, and they do not lead", clocks: true, setup: installClocks, alone: playClocks},
 	{name: "trash-restore", about: "a topic is deleted, nodes are killed, and it is restored", alone: playTrashRestore},
 	{name: "five-topics", about: "five topics made at once are writable within a second", alone: playFiveTopics},
 }

@@ -68,8 +68,33 @@ func (m *machine) setClock(rnd *rand.Rand) {
 	if m.w.plan.repeats {
 		d = max(-time.Hour, min(d, time.Hour)) // a window of dedup ids tolerates this much
 	}
+	if m.w.plan.lives {
+		d = m.w.minority(m, d)
+	}
 	m.w.trace.Add("the clock of %s is %v off", m.host, d)
 	m.offset.Store(int64(d))
+}
+
+// restartClock sets the clock of a machine whose node starts again. m.mu is held.
+func (m *machine) restartClock() {
+	if m.w.plan.lives && m.lives > 1 {
+		m.setClock(rand.New(rand.NewPCG(uint64(m.lives), uint64(m.host[1]))))
+	}
+}
+
+// livesFor is the time to live of messages, shorter than some clocks are wrong by and longer than any run.
+const livesFor = 30 * time.Minute
+
+// minority returns what a machine's clock may be off by while messages have a time to live: one clock is ahead,
+// and the others are right. Most clocks of a cluster must be.
+func (w *world) minority(m *machine, d time.Duration) time.Duration {
+	d = max(d, -smallStep)
+	for _, o := range w.machines {
+		if o != m && time.Duration(o.offset.Load()) > smallStep && d > smallStep {
+			return 0
+		}
+	}
+	return d
 }
 
 // wall returns what a machine's wall clock shows at now.

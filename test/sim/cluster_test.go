@@ -78,6 +78,7 @@ type plan struct {
 	work       bool          // there is the topic with headers, tags and delays, and it is traced
 	trash      bool          // there is the topic that is deleted and restored
 	damage     bool          // all copies rot, each in another part
+	lives      bool          // messages have a time to live, and at most one clock is wrong at a time: nothing expires
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
@@ -215,6 +216,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	plan.repeats = rand.New(rand.NewPCG(seed, 95)).IntN(2) == 0
 	plan.work = rand.New(rand.NewPCG(seed, 96)).IntN(3) == 0
 	plan.trash = *trashAll
+	plan.lives = *livesAll || rand.New(rand.NewPCG(seed, 90)).IntN(2) == 0
 	if plan.damage = *damageAll || rand.New(rand.NewPCG(seed, 97)).IntN(4) == 0; plan.damage {
 		plan.segment = 4 << 10
 	}
@@ -371,6 +373,7 @@ func (m *machine) start() {
 	}
 	before := m.last
 	m.life, m.last = l, l
+	m.restartClock()
 	m.w.trace.Add("%s starts", m.host)
 	m.w.lives.Go(func() {
 		defer close(l.gone)
@@ -395,7 +398,7 @@ func (l *life) run(ctx context.Context) {
 	b, err := broker.Open(ctx, broker.Options{Options: host.Options{
 		Self: meta.NodeID(l.m.host), FS: disk, DataDir: l.m.dir, Meta: node.Store(), Calls: forward.Caller{Remote: node}, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
-		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
+		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: node.Clock().Read, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
 		Trace: l.traces(ctx),
 		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll, VolumeFrom: l.w.plan.volumeFrom},
@@ -444,7 +447,7 @@ func (l *life) openCluster(ctx context.Context) (*cluster.Node, error) {
 		LocalAddr: l.m.host, Join: join, Expect: min(3, l.w.plan.nodes), Build: "sim", Network: l.net, FS: l.mount,
 		Node: meta.Node{BootID: l.m.bootID()}, DiskSilent: func() time.Duration { return time.Duration(l.silent.Load()) },
 		Store:  func(o *raftstore.Options) { o.ReserveBytes = -1 },
-		Logger: l.logger(slog.LevelWarn),
+		Logger: l.logger(slog.LevelWarn), Wall: l.m.wall,
 	})
 }
 

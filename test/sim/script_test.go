@@ -157,6 +157,9 @@ func (w *world) create() bool {
 	if w.plan.repeats {
 		config.DedupWindow = meta.MaxDedupWindow
 	}
+	if w.plan.lives {
+		config.TTL = livesFor
+	}
 	_, err := b.Directory.CreateTopic(ctx, theTopic, config)
 	for i, name := range channelNames {
 		if err == nil {

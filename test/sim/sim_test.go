@@ -15,6 +15,7 @@ import (
 var (
 	seeds     = simtest.NewSeeds(seedCount)
 	damageAll = flag.Bool("sim.damage", false, "damage all copies in every run, each in another part")
+	livesAll  = flag.Bool("sim.lives", false, "give messages a time to live, and set one clock at a time, in every run")
 	trashAll  = flag.Bool("sim.trash", false, "delete and restore a topic and a channel in every run")
 	lateFile  = flag.String("sim.late", "", "write to this file what missed a time limit once, and not in its replays")
 )

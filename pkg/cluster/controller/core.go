@@ -25,10 +25,11 @@ type Decision struct {
 type core struct {
 	*detector
 	opts     Options
-	trash    *Expiry                   // when deleted topics are purged
-	wall     func(now time.Time) int64 // the wall clock, ns since 1970; tests set it
-	calm     time.Time                 // since when no verdict and no election was necessary, and no leadership moved away
-	balanced time.Time                 // when leaderships were last returned
+	trash    *Expiry                              // when deleted topics are purged
+	wall     func(now time.Time) int64            // the wall clock, ns since 1970; tests set it
+	skews    func() map[meta.NodeID]time.Duration // see Cluster; nil: none are known
+	calm     time.Time                            // since when no verdict and no election was necessary, and no leadership moved away
+	balanced time.Time                            // when leaderships were last returned
 
 	// The subject and result of the last round over the metadata.
 	seen     *meta.State // including what was found unchanged since
@@ -158,7 +159,16 @@ func (c *core) quiet(s *meta.State, t *meta.Topic) bool {
 // Conditions returns the conditions of the nodes in the metadata, as assumed by the controller:
 // its own verdicts count before they are applied.
 func (c *core) Conditions(s *meta.State) Conditions {
-	return conditions(s, func(n *meta.Node) bool { return !c.Alive(n.ID) })
+	nodes := conditions(s, func(n *meta.Node) bool { return !c.Alive(n.ID) })
+	if c.skews == nil {
+		return nodes
+	}
+	for id, skew := range c.skews() {
+		if skew.Abs() > maxSkew && nodes[id] > Skewed {
+			nodes[id] = Skewed
+		}
+	}
+	return nodes
 }
 
 // balance returns leaderships to preferred leaders when the cluster has been calm for long enough.

@@ -12,6 +12,7 @@ const (
 	reasonNodeDown = meta.ReasonNodeDown
 	reasonRestart  = meta.ReasonRestart
 	reasonDrain    = meta.ReasonDrain
+	reasonClock    = meta.ReasonClock
 	reasonTransfer = meta.ReasonTransfer
 	reasonBalance  = meta.ReasonBalance
 )
@@ -23,6 +24,7 @@ type Condition uint8
 const (
 	Gone     Condition = iota // dead, or not a member
 	Draining                  // alive; leads only if no other node can
+	Skewed                    // alive, but its clock differs from the others'; leads only if no other node can
 	Full                      // alive, but its disk accepts no publishes; leads only if no other node can
 	Up
 )
@@ -110,6 +112,11 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 		switch {
 		case now == Draining && (!found || nodes[next] != Up):
 			troubles = append(troubles, Trouble{TroubleDrain, id, []meta.NodeID{p.Leader}})
+		case now == Skewed && (!found || nodes[next] != Up): // the agreed time is correct there too
+		case now == Skewed:
+			drains = append(drains, election(id, p, next, reasonClock))
+			load[p.Leader]--
+			load[next]++
 		case now == Draining:
 			drains = append(drains, election(id, p, next, reasonDrain))
 			load[p.Leader]--

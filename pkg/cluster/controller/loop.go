@@ -24,6 +24,8 @@ type Cluster interface {
 	// Probe asks a node for the incarnation with which it runs, 0 if it has none. It ends when ctx
 	// does.
 	Probe(ctx context.Context, n *meta.Node) (incarnation uint64, err error)
+	// Skews returns how far the wall clocks of nodes are ahead of those of most nodes, as far as it is known.
+	Skews() map[meta.NodeID]time.Duration
 	// Voters returns the voters of the metadata as known on this node.
 	Voters() []meta.NodeID
 	// Observe is called with each decision that is carried out, and with each whose troubles
@@ -42,6 +44,8 @@ type Loop struct {
 	// Trash, if not nil, decides when deleted topics are purged: one for all controllers of a process,
 	// which use it one after another. A new one has seen no deletion.
 	Trash *Expiry
+	// Clock returns the time at a moment, in ns since 1970, by which data counts as old; nil: the system's.
+	Clock func(now time.Time) int64
 	// Changed, if not nil, signals metadata changes. A buffer of one is enough.
 	Changed <-chan struct{}
 	// Suspects, if not nil, delivers nodes to probe now, because a connection broke or was
@@ -66,7 +70,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	o := l.Options.WithDefaults()
 	core := newCore(o, l.Self, time.Now())
 	core.Succeed(l.Former)
-	core.voters = l.Cluster.Voters
+	core.voters, core.skews = l.Cluster.Voters, l.Cluster.Skews
+	if l.Clock != nil {
+		core.wall = l.Clock
+	}
 	if l.Trash != nil {
 		core.trash = l.Trash
 	}

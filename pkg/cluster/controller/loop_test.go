@@ -59,6 +59,8 @@ func (c *cluster) Probe(ctx context.Context, n *meta.Node) (uint64, error) {
 	return 0, ctx.Err()
 }
 
+func (c *cluster) Skews() map[meta.NodeID]time.Duration { return nil }
+
 func (c *cluster) Voters() []meta.NodeID { return ids("n1,n2,n3") }
 
 func (c *cluster) Isolated() {

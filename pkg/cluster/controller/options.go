@@ -38,6 +38,9 @@ const (
 	balanceEvery = time.Second
 )
 
+// maxSkew is how far the clock of a node may differ from those of most nodes while it leads partitions.
+const maxSkew = time.Minute
+
 // ephemeralAfter is how long the cluster must have been without a verdict and an election before
 // ephemeral topics without a leader are deleted: a node that was only paused still has their messages.
 const ephemeralAfter = 10 * time.Second

@@ -46,6 +46,8 @@ func play(t *testing.T, w *world, words []string) {
 		w.start(node, arg(2))
 	case "answers", "refuses", "silent": // NODE's reaction to probes
 		w.nodes[node] = map[string]behaviour{"answers": answers, "refuses": refuses, "silent": silent}[words[0]]
+	case "clock": // clock NODE AHEAD: its clock is ahead of the others'
+		w.skews[node] = duration(t, arg(2))
 	case "topic": // topic NAME MIN_ISR REPLICAS...
 		var assignment [][]meta.NodeID
 		for _, r := range words[3:] {
@@ -54,6 +56,7 @@ func play(t *testing.T, w *world, words []string) {
 		w.topic(arg(1), atoi(t, arg(2)), assignment)
 	case "controller": // controller NODE: a new one takes over
 		w.core, w.next = newCore(w.opts, node, w.clock()), w.now
+		w.core.skews = func() map[meta.NodeID]time.Duration { return w.skews }
 	case "run": // run TIME: time passes
 		w.run(duration(t, arg(1)))
 	case "pause": // pause TIME: time passes, and the controller does not run

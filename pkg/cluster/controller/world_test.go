@@ -33,12 +33,13 @@ type world struct {
 	log   strings.Builder
 	last  string // problems, as last printed
 	lossy func() bool
+	skews map[meta.NodeID]time.Duration
 }
 
 const step = 10 * time.Millisecond
 
 func newWorld(t testing.TB, o Options) *world {
-	return &world{t: t, opts: o, nodes: map[meta.NodeID]behaviour{}, led: map[string]meta.NodeID{}}
+	return &world{t: t, opts: o, nodes: map[meta.NodeID]behaviour{}, led: map[string]meta.NodeID{}, skews: map[meta.NodeID]time.Duration{}}
 }
 
 func (w *world) clock() time.Time { return time.Unix(1_000_000, 0).Add(w.now) }

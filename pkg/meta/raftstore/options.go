@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -60,6 +61,9 @@ type Options struct {
 	// DiskStalled, if set, reports whether another disk of this node does not respond. While it does
 	// not, this node sends nothing as the leader, as while its own writes take too long.
 	DiskStalled func() bool
+	// Wall returns the time at a moment that was just read, in ns since 1970, with which commands are stamped;
+	// nil: the system's.
+	Wall func(now time.Time) int64
 	// Bootstrap creates a new cluster, with this node as its only voter, if Dir holds none.
 	Bootstrap bool
 	// Logger receives the log of the Raft library; optional.
@@ -100,6 +104,9 @@ func (o Options) withDefaults() Options {
 	fill(&o.SnapshotThreshold, defaultSnapshotThreshold)
 	fill(&o.TrailingLogs, defaultTrailingLogs)
 	fill(&o.ReserveBytes, defaultReserveBytes)
+	if o.Wall == nil {
+		o.Wall = age.System
+	}
 	return o
 }
 

@@ -31,7 +31,7 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 	if err := meta.Validate(c); err != nil {
 		return meta.Result{}, err
 	}
-	command, err := meta.EncodeCommandAt(c, time.Now().UnixNano())
+	command, err := meta.EncodeCommandAt(c, s.opts.Wall(time.Now()))
 	if err != nil {
 		return meta.Result{}, err
 	}
@@ -136,7 +136,7 @@ func (s *Store) HandleForwarded(ctx context.Context, command []byte) ([]byte, er
 		return nil, fate.Mark(err, fate.Refused)
 	}
 	command = append([]byte(nil), command...)
-	meta.StampCommand(command, time.Now().UnixNano())
+	meta.StampCommand(command, s.opts.Wall(time.Now()))
 	r, err := s.proposeHere(ctx, c, command)
 	return encodeAnswer(r, err)
 }
