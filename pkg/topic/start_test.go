@@ -37,8 +37,7 @@ func TestFirstConsumerChoosesStart(t *testing.T) {
 		{Start{StartAtTime, second}, 1},
 		{Start{StartAtTime, second + 1}, 2},
 		{Start{StartAtTime, second + 100}, 5},
-		{Start{StartAtTime, second * 1000}, 5}, // in ms by mistake
-		{Start{StartAtTime, math.MaxInt64}, 5},
+		{Start{StartAtTime, 253402300799}, 5}, // the end of the year 9999
 	} {
 		c := b.channel(fmt.Sprint("c", test.start), 1)
 		if err := c.Seek(2); err != nil {
@@ -53,7 +52,7 @@ func TestFirstConsumerChoosesStart(t *testing.T) {
 		}
 		k.Leave()
 	}
-	for _, bad := range []Start{{startKinds, 0}, {StartAtTime, -1}} {
+	for _, bad := range []Start{{startKinds, 0}, {StartAtTime, -1}, {StartAtTime, second * 1000}, {StartAtTime, math.MaxInt64}} {
 		if bad.Valid() {
 			t.Errorf("%+v is valid", bad)
 		}
