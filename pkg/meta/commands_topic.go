@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/failure"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -222,6 +223,9 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	if c.Was != len(t.Partitions) {
 		return fmt.Errorf("topic %s already has %d partitions: %w", c.Name, len(t.Partitions), failure.StaleVersion)
 	}
+	if err := keepsKeyOrder(t); err != nil {
+		return err
+	}
 	more, err := s.newPartitions(c.Assignment, t.Config.Replicas)
 	if err != nil {
 		return err
@@ -229,6 +233,19 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	t.Partitions = slices.Concat(t.Partitions, more)
 	t.Config.Partitions = len(t.Partitions)
 	r.Topic = s.topics.put(t)
+	return nil
+}
+
+// keepsKeyOrder refuses to add partitions while a channel has order by key: keys would move to other partitions, and
+// their new messages would be delivered before those that wait in the old ones.
+func keepsKeyOrder(t *Topic) error {
+	for _, name := range slices.Sorted(maps.Keys(t.Channels)) {
+		if t.Channels[name].Order == policy.ByKey {
+			return fmt.Errorf("%w: channel %s/%s has order by key, and keys would move to other partitions before their messages are finished: "+
+				"stop publishing, wait until the channel has no unfinished messages, set its order to none, add the partitions, and set it to key again",
+				failure.InvalidConfig, t.Name, name)
+		}
+	}
 	return nil
 }
 
