@@ -3,7 +3,6 @@ package channel
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/position"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -12,7 +11,8 @@ import (
 type Flight struct {
 	Offset   seq.Offset
 	Name     seq.Offset // the offset by which its consumer knows it: see Copy
-	Attempts uint16
+	Attempts seq.Attempts
+	Alone    bool          // it is isolated
 	Rest     time.Duration // until it times out; not positive: it has
 	Held     time.Duration // since its delivery
 }
@@ -28,7 +28,8 @@ func (k Taken) Flights(now time.Time) []Flight {
 	for slot := c.mine.head; slot != 0; slot = l.t.slots[slot].next {
 		m := &l.t.slots[slot]
 		all = append(all, Flight{
-			Offset: m.offset, Name: l.t.names.name(m.offset), Attempts: m.attempts, Rest: subTime(m.due, nanos), Held: subTime(nanos, m.taken),
+			Offset: m.offset, Name: l.t.names.name(m.offset), Attempts: m.attempts, Alone: l.t.isolation.slot == slot,
+			Rest: subTime(m.due, nanos), Held: subTime(nanos, m.taken),
 		})
 	}
 	return all
@@ -54,7 +55,10 @@ func (k Taken) Inherit(all []Flight, now time.Time) (n int) {
 			l.t.names.add(f.Name, f.Offset)
 		}
 		m := &l.t.slots[slot]
-		m.attempts = max(m.attempts, min(f.Attempts, position.MaxAttempts))
+		m.attempts = m.attempts.Later(f.Attempts)
+		if f.Alone && l.t.isolation.slot == 0 {
+			l.t.isolation.slot = slot
+		}
 		n++
 	}
 	if n > 0 {

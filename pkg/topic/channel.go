@@ -62,6 +62,8 @@ type Channel struct {
 	holding   bool            // consumers may be reserved: see Consumer.Reserved
 	finishing pendingFinishes // FINs that other replicas have yet to store; those without a consumer are skipped messages
 	movers    movers
+	frozen    bool // answers are refused: see Gate.Freeze
+	awaited   map[Identity]awaited
 	closed    error  // why it was closed; nil while it is open
 	moves     uint64 // see positions.Channel
 	expired   uint64 // expired messages that were not delivered
@@ -216,7 +218,7 @@ func (c *Channel) armLocked() bool {
 		return false
 	}
 	_, c.armed = c.state.NextEvent()
-	c.armed = c.armed || RetriesOf(c).waitsLocked()
+	c.armed = c.armed || RetriesOf(c).waitsLocked() || len(c.awaited) > 0
 	return c.armed
 }
 
@@ -254,7 +256,8 @@ func (c *Channel) Tick(now time.Time) bool {
 	}
 	freed := c.releaseReservedLocked()
 	c.limited = c.limited && len(c.consumers) > 0 && c.limit.Load() != nil
-	c.armed = (ok || RetriesOf(c).waitsLocked()) && c.closed == nil
+	c.armed = (ok || RetriesOf(c).waitsLocked() || len(c.awaited) > 0) && c.closed == nil
+	overdue := len(c.awaited) > 0
 	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.Gate.suspended.Load()
 	armed, ready := c.armed, 0
 	if c.state.HasReady(now, end) {
@@ -274,6 +277,11 @@ func (c *Channel) Tick(now time.Time) bool {
 	}
 	for i := range lost {
 		tr.Step(&lost[i])
+	}
+	if overdue {
+		c.returnAwaited(func(by Identity, a awaited) bool {
+			return c.p.o.Now().Sub(a.since) >= ReturnAfter || c.p.o.Gone != nil && c.p.o.Gone(by.Node)
+		})
 	}
 	c.p.Gate.messageLeft()
 	c.wakeFor(ready)

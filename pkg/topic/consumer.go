@@ -433,10 +433,13 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Gate.Leased(now) }
 func (k *Consumer) Finish(o seq.Offset) error {
 	c, now := k.ch, time.Now()
 	if !c.p.Gate.Leased(now) {
-		k.requeueRefused(o, now)
-		return failure.NotLeased
+		return k.refuse(o, now)
 	}
 	c.mu.Lock()
+	if err := k.movingLocked(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	o = c.state.View().Current(o)
 	confirms := !c.ephemeral && c.state.View().Confirms(o)
 	var err error
@@ -479,11 +482,16 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// requeueRefused makes a message ready again whose answer is refused: its client no longer holds
+// refuse refuses an answer without a lease. A term whose lease has not begun yet may accept it soon: its consumer
+// is in flight from the previous leader. Otherwise the message becomes ready again: its client no longer holds
 // it, and it is redelivered as soon as deliveries continue.
-func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
+func (k *Consumer) refuse(o seq.Offset, now time.Time) error {
 	c := k.ch
 	c.mu.Lock()
+	if c.frozen || !c.p.Gate.begun.Load() {
+		c.mu.Unlock()
+		return failure.Moving
+	}
 	err := c.state.Requeue(o, k.id, now, 0)
 	k.recountLocked()
 	c.mu.Unlock()
@@ -493,20 +501,24 @@ func (k *Consumer) requeueRefused(o seq.Offset, now time.Time) {
 		c.p.Gate.messageLeft()
 		c.wakeFor(1)
 	}
+	return failure.NotLeased
 }
 
 // Requeue requeues a message, for delivery after a delay.
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
 	if !c.p.Gate.Leased(now) {
-		k.requeueRefused(o, now)
-		return failure.NotLeased
+		return k.refuse(o, now)
 	}
 	again := c.state.Requeue
 	if c.bounded.Load() {
 		again = RetriesOf(c).requeueLocked
 	}
 	c.mu.Lock()
+	if err := k.movingLocked(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	o = c.state.View().Current(o)
 	err := again(o, k.id, now, delay)
 	k.probe.Drop(o)
@@ -537,10 +549,16 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c := k.ch
 	if !c.p.Gate.Leased(now) {
+		if !c.p.Gate.begun.Load() {
+			return failure.Moving
+		}
 		return failure.NotLeased
 	}
 	c.mu.Lock()
-	err := c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
+	err := k.movingLocked()
+	if err == nil {
+		err = c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
+	}
 	c.mu.Unlock()
 	if err == nil {
 		traced(k, trace.Touched, o, now)
@@ -576,6 +594,11 @@ type ConsumerOptions struct {
 	Unfinished func(o seq.Offset, err error)
 	// Name identifies the consumer in output.
 	Name string
+	// Identity names the subscription: messages that the previous leader had in flight with it are
+	// in flight with the consumer. Holding are those that its client has, by the offsets that it knows; the
+	// delivery of the others is undone.
+	Identity Identity
+	Holding  []seq.Offset
 	// Owner is an arbitrary value of the caller, returned by Channel.Consumers.
 	Owner any
 }

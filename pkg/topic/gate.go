@@ -13,6 +13,7 @@ import (
 type Gate struct {
 	list      atomic.Pointer[[]*Channel]
 	leased    func(time.Time) bool // nil: always
+	begun     atomic.Bool          // leased was true once
 	suspended atomic.Bool          // nothing is delivered
 	over      atomic.Bool          // nothing is delivered or answered any longer
 	left      chan struct{}        // a message left flight while suspended; holds one
@@ -24,14 +25,23 @@ func (g *Gate) channels() []*Channel { return *g.list.Load() }
 // time argument; check it again before writing taken messages to a socket, because the process
 // may have been paused in between.
 func (g *Gate) Leased(now time.Time) bool {
-	return !g.over.Load() && (g.leased == nil || g.leased(now))
+	ok := !g.over.Load() && (g.leased == nil || g.leased(now))
+	if ok && !g.begun.Load() {
+		g.begun.Store(true)
+	}
+	return ok
 }
 
 // Suspend stops deliveries. Messages in flight stay so, and are answered or time out; publishing continues.
 func (g *Gate) Suspend() { g.suspended.Store(true) }
 
-// Resume ends a Suspend.
+// Resume ends a Suspend and a Freeze.
 func (g *Gate) Resume() {
+	for _, c := range g.channels() {
+		c.mu.Lock()
+		c.frozen = false
+		c.mu.Unlock()
+	}
 	g.suspended.Store(false)
 	g.Wake()
 }

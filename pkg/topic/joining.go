@@ -3,32 +3,41 @@ package topic
 import (
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/reading"
-	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // Join adds a consumer to the channel. max bounds their number; 0: no bound. It returns nil without
 // an error if there are already max consumers.
 func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
+	k, undone, err := c.join(o, max)
+	if undone > 0 {
+		c.p.keeper.MarkDirty()
+		c.p.Gate.messageLeft()
+		c.wakeFor(undone)
+	}
+	return k, err
+}
+
+func (c *Channel) join(o ConsumerOptions, max int) (k *Consumer, undone int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed != nil {
-		return nil, c.closed
+		return nil, 0, c.closed
 	}
 	if max > 0 && len(c.consumers) >= max {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if !c.tags.Admit(o.Tag) {
-		return nil, errTooManyTags
+		return nil, 0, errTooManyTags
 	}
 	c.lastID++
-	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading.New(c.p.o.Log)}
+	k = &Consumer{ch: c, id: c.lastID, o: o, at: reading.New(c.p.o.Log)}
 	c.consumers = append(c.consumers, k)
 	if o.Tag != "" {
 		retagLocked(c)
 	}
-	return k, nil
+	return k, c.adoptLocked(k), nil
 }
 
 // Leave removes the consumer; its messages in flight are ready again at once. It returns the
@@ -43,24 +52,15 @@ func (k *Consumer) Leave() (left int) {
 	}
 	c.waiting.remove(k)
 	c.waiters.Store(c.waiting.len())
-	n := 0
-	var noted, lost []seq.Offset
+	var r returned
 	if c.closed == nil {
-		if c.bounded.Load() {
-			for _, o := range c.state.TakenBy(k.id).Offsets() {
-				noted = append(noted, c.state.View().Current(o))
-			}
-		}
 		if i >= 0 { // a disposer is not among them
 			c.departed.Add(k.id, k.o.Name, c.p.o.Now())
 		}
-		if c.p.trace.Load() != nil {
-			lost = c.state.TakenBy(k.id).Offsets()
-		}
 		if i >= 0 {
-			n = c.state.TakenBy(k.id).Lost(c.p.o.Now(), companyOf(k))
+			r = c.returnLocked(k.id, func(t channel.Taken) int { return t.Lost(c.p.o.Now(), companyOf(k)) })
 		} else {
-			n = c.state.TakenBy(k.id).Disconnect()
+			r = c.returnLocked(k.id, channel.Taken.Disconnect)
 		}
 		if k.o.Tag != "" {
 			retagLocked(c)
@@ -72,14 +72,9 @@ func (k *Consumer) Leave() (left int) {
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.arm(arm)
-	for _, o := range noted {
-		RetriesOf(c).storeAttempts(o)
-	}
-	for _, o := range lost {
-		traced(k, trace.Requeued, o, c.p.o.Now())
-	}
+	r.follow(c, k.o.Name)
 	c.p.keeper.MarkDirty()
 	c.p.Gate.messageLeft()
-	c.wakeFor(n + 1) // one more, because it may have consumed a wake
+	c.wakeFor(r.n + 1) // one more, because it may have consumed a wake
 	return left
 }

@@ -81,6 +81,10 @@ type Options struct {
 	// Leased reports whether messages may be delivered and answered at a time, because no other
 	// leader can have been elected by then. It must not block. nil: always.
 	Leased func(now time.Time) bool
+	// InFlight are the messages in flight that the previous leader has transferred; nil: none.
+	InFlight *InFlight
+	// Gone reports that a node is down or stopping, so that its subscriptions will not join. nil: none is.
+	Gone func(node string) bool
 	// Ages returns the age of the log's batches; nil uses this node's wall clock.
 	Ages *age.Clock
 	// Now reads the clock that delays run on; nil: time.Now.
@@ -207,6 +211,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		return c, p.storeStart(c)
 	}
 	var state *channel.State
+	var inherited map[Identity]awaited
 	old, known := p.restored[name]
 	known = known && old.Version == version
 	first := true
@@ -218,6 +223,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		now := p.o.Now()
 		state = channel.Restore(old.Position, o.Order == policy.Strict, now, p.load.wallAt(now))
 		state.AdvanceTo(p.o.Log.Start())
+		inherited = p.o.InFlight.inherit(state, name, version, now)
 	case p.lost:
 		state = channel.New(p.o.Log.Start(), false)
 	case first:
@@ -229,12 +235,18 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	state.Operator().SetOrder(o.Order)
 	state.Paused = o.Paused
 	c := newChannel(p, name, version, o.Ephemeral, state)
+	c.awaited, c.lastID = inherited, uint64(len(inherited))
 	c.former.Store(&o.Former)
 	c.Selection.Set(o.Filter)
 	if known {
 		c.moves = old.Moves
 	}
 	arm := p.arrivals.notifyNew(c)
+	if len(inherited) > 0 {
+		c.mu.Lock()
+		arm = c.armLocked() || arm
+		c.mu.Unlock()
+	}
 	before := p.channels[name]
 	p.channels[name] = c
 	p.Gate.list.Store(listOf(p.channels))

@@ -35,6 +35,8 @@ type bench struct {
 	now   time.Time
 	step  time.Duration // of the wall clock
 	ages  *age.Clock
+	told  *InFlight
+	gone  func(node string) bool
 }
 
 func newBench(t *testing.T) *bench { return newBenchOn(t, vfs.NewMem()) }
@@ -72,7 +74,7 @@ func (b *bench) openPartition() {
 	var err error
 	b.p, err = Open(Options{
 		Ages: b.ages, Now: func() time.Time { return b.now },
-		Index: 3, FS: b.fs, Dir: "p", Log: b.log,
+		Index: 3, FS: b.fs, Dir: "p", Log: b.log, InFlight: b.told, Gone: b.gone,
 		Arm:     func(c *Channel) { b.armed = append(b.armed, c) },
 		Damaged: func(err *commitlog.CorruptionError) { b.lost = append(b.lost, err) },
 
