@@ -109,7 +109,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Logger: o.Logger,
 		AutoCreateTopics: o.AutoCreateTopics, TopicDefaults: o.TopicDefaults, KnownChannels: o.KnownChannels,
 	}, h)
-	c := &Calls{topics: d, tasks: &fan.Group{}, ops: forward.Operations{}}
+	c := &Calls{host: h, topics: d, tasks: &fan.Group{}, ops: forward.Operations{}}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.publishes = publish.New(publish.Options{
 		Self: o.Self, Meta: o.Meta, Calls: o.Calls, Memory: o.Memory, PublishTimeout: o.PublishTimeout, Observer: o.Observer,

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/publish"
 )
@@ -20,6 +21,7 @@ const taskTimeout = 30 * time.Second
 
 // Calls passes calls that other nodes make for clients and operators to the room in charge.
 type Calls struct {
+	host      *host.Host
 	publishes *publish.Router
 	consumers *consume.Consumers
 	topics    *directory.Directory
@@ -45,8 +47,15 @@ func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 	switch kind {
 	case forward.KindPublish:
 		c.publishes.HandlePublish(from, session, payload, answer)
-	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady:
+	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady, forward.KindReturn:
 		c.consumers.HandleRelay(from, session, kind, payload, answer)
+	case forward.KindInFlight:
+		var m forward.InFlight
+		err := m.Decode(payload)
+		if err == nil {
+			err = c.host.TakeInFlight(m)
+		}
+		answer(nil, err)
 	case forward.KindConverge:
 		var m forward.Converge
 		err := m.Decode(payload)

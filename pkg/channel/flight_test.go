@@ -15,7 +15,7 @@ import (
 // handedOver returns the state of the next leader, whose clock has nothing in common with that of s.
 func handedOver(s *State, order policy.Order, consumers []uint64, now, there time.Time) *State {
 	const wall = 1e18
-	next := Restore(s.View().Position(now, wall), order == policy.Strict, there, wall)
+	next := Restore(s.View().Position(now, wall), order == policy.Strict, there.Add(-time.Second), wall)
 	for _, k := range consumers {
 		next.TakenBy(k).Inherit(s.TakenBy(k).Flights(now), there)
 	}
@@ -136,7 +136,7 @@ func TestInheritedFlightsTimeOutAndAreAnswered(t *testing.T) {
 			t.Errorf("after %v %d time out", x.after, n)
 		}
 	}
-	if got := next.Take(there.Add(time.Minute), 9, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{3, 2}, {2, 2}}) {
+	if got := next.Take(there.Add(time.Minute), 9, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{Offset: 3, Attempts: 2}, {Offset: 2, Attempts: 2}}) {
 		t.Errorf("then %+v are delivered", got)
 	}
 }

@@ -73,6 +73,7 @@ type adopter struct {
 	orphans map[*Subscription]time.Time // without any source since then; likewise
 	// relaying: a subscription has a remote source, or none; likewise.
 	relaying bool
+	claiming bool // a subscription has claims; likewise
 }
 
 type adoptKey struct {
@@ -116,8 +117,11 @@ func (a *adopter) run(ctx context.Context) {
 	for urgent := false; ; {
 		changed := a.c.o.Meta.Changed()
 		wait := adoptInterval
-		if !a.look(ctx, urgent) {
+		switch {
+		case !a.look(ctx, urgent):
 			wait = -1
+		case a.claiming:
+			wait = findAgain
 		}
 		if !a.relaying {
 			changed = nil // nothing depends on it
@@ -207,24 +211,29 @@ func (a *adopter) gather() {
 // for which this fails too long.
 func (a *adopter) place(ctx context.Context) {
 	was := a.orphans
-	a.orphans, a.relaying = map[*Subscription]time.Time{}, false
-	var orphans []*Subscription
+	a.orphans, a.relaying, a.claiming = map[*Subscription]time.Time{}, false, false
+	var orphans, claimants []*Subscription
+	began := time.Now()
 	for _, k := range a.known {
 		for _, s := range k.subs {
 			t := a.c.o.Meta.Topic(s.ask.Topic)
 			s.Sources.Load().endStrays(t, s.topic.Incarnation, s.ask.isOrdered(t))
 			a.relaying = a.relaying || len(s.Sources.Load().Relays) > 0
-			if s.Sources.Load().Live() == 0 {
+			switch {
+			case s.Sources.Load().Live() == 0:
 				orphans = append(orphans, s)
+			case len(s.claims(began)) > 0:
+				claimants = append(claimants, s)
 			}
 		}
 	}
-	if len(orphans) == 0 {
+	if len(orphans)+len(claimants) == 0 {
 		return
 	}
 	a.relaying = true
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	fan.Out(claimants, adoptAtOnce, func(s *Subscription) { joiner{s}.claim(ctx) })
 	fan.Out(orphans, adoptAtOnce, func(s *Subscription) {
 		if len(s.topic.AllLed()) > 0 {
 			s.LedChanged()
@@ -233,6 +242,7 @@ func (a *adopter) place(ctx context.Context) {
 		}
 	})
 	now := time.Now()
+	a.claiming = slices.ContainsFunc(slices.Concat(orphans, claimants), func(s *Subscription) bool { return len(s.claims(now)) > 0 })
 	for _, s := range orphans {
 		since, ok := was[s]
 		switch {

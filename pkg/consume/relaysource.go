@@ -66,7 +66,16 @@ type relaySource struct {
 	ended   error          // why it ends
 	gone    *forward.Leave // the client has left, as reported by its node
 
-	unfinished []byte // refusals, sent with the answer to the client's next request
+	waiting    []waitingAnswers // for the outcome of a transfer of the leadership
+	unfinished []byte           // refusals, sent with the answer to the client's next request
+}
+
+// waitingAnswers are answers of the client that this leader does not accept now, and may accept later or leave to
+// the next leader.
+type waitingAnswers struct {
+	all     []forward.Answer
+	refused []byte // the refusals of others that came with them
+	reply   func([][]byte, error)
 }
 
 // fetching is a Fetch that waits for its answer.
@@ -106,7 +115,7 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 			reply(nil, err)
 			return
 		}
-		reply([][]byte{fd.answer(m.All)}, nil)
+		fd.answer(m.All, reply)
 	case forward.KindReady:
 		var m forward.Ready
 		err := m.Decode(payload)
@@ -120,7 +129,14 @@ func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payl
 		err := m.Decode(payload)
 		key.handle = m.Handle
 		if fd := s.find(key, &err); err == nil {
-			fd.leave(m)
+			err = fd.leave(m)
+		}
+		reply(nil, err)
+	case forward.KindReturn:
+		var m forward.Return
+		err := m.Decode(payload)
+		if err == nil {
+			err = s.c.returnHere(from, m)
 		}
 		reply(nil, err)
 	}
@@ -156,7 +172,7 @@ func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func(
 func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe, reply func([][]byte, error)) {
 	defer s.forget(key)
 	ctx, cancel := context.WithTimeout(s.c.life, joinTimeout)
-	sub, err := s.c.subscribeFor(ctx, &m, fd)
+	sub, err := s.c.subscribeFor(ctx, key.from, &m, fd)
 	cancel()
 	if err != nil {
 		fd.end(err)
@@ -167,9 +183,10 @@ func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe
 	defer sub.Close()
 	fd.mu.Lock()
 	fd.sub = sub
+	kept := sub.Sources.Load().inFlight(time.Now()) // nothing was delivered yet
 	sub.SetReady(fd.credit)
 	fd.mu.Unlock()
-	reply(nil, nil)
+	reply([][]byte{forward.AppendIDs(nil, kept)}, nil)
 	for fd.pump() {
 		select {
 		case <-fd.wakeup:
@@ -244,12 +261,16 @@ func (fd *relaySource) end(reason error) {
 	fd.wake()
 }
 
-// leave ends the relay source of a client that has left.
-func (fd *relaySource) leave(m forward.Leave) {
+// leave ends the relay source of a client that has left. The error says that the next leader may not learn of that.
+func (fd *relaySource) leave(m forward.Leave) (err error) {
 	fd.mu.Lock()
 	fd.gone = &m
+	if fd.sub != nil && fd.sub.Sources.Load().moving() {
+		err = failure.Moving
+	}
 	fd.mu.Unlock()
 	fd.end(failure.SubscriptionGone)
+	return err
 }
 
 func (fd *relaySource) wake() { signal.Poke(fd.wakeup) }
@@ -281,12 +302,18 @@ func (fd *relaySource) consumes(now time.Time) bool {
 	return recent(fd.idle) && recent(fd.poor)
 }
 
-// refuseAll answers open calls with the reason of the end.
+// refuseAll answers open calls with the reason of the end. Answers that wait are left to the next leader.
 func (fd *relaySource) refuseAll() {
 	fd.mu.Lock()
-	open, why := fd.open, fd.ended
-	fd.open = nil
+	open, waiting, why := fd.open, fd.waiting, fd.ended
+	fd.open, fd.waiting = nil, nil
 	fd.mu.Unlock()
+	for _, w := range waiting { // before the client's node learns of the end
+		for _, a := range w.all {
+			w.refused = refuseMoving(a, w.refused)
+		}
+		w.reply([][]byte{w.refused}, nil)
+	}
 	for _, f := range open {
 		f.reply(nil, why)
 	}
@@ -309,37 +336,77 @@ func (fd *relaySource) ready(credit int) {
 	fd.wake()
 }
 
-// answer applies the client's answers, and returns the refusals to send back. A message that the
+// answer applies the client's answers, and replies with the refusals. It replies once it is known whether this leader
+// accepts the answers of partitions whose leadership is being transferred.
+func (fd *relaySource) answer(answers []forward.Answer, reply func([][]byte, error)) {
+	fd.mu.Lock()
+	refused := fd.unfinished
+	fd.unfinished = nil
+	fd.mu.Unlock()
+	fd.apply(waitingAnswers{answers, refused, reply})
+	fd.wake()
+}
+
+// retry applies the answers that wait.
+func (fd *relaySource) retry() {
+	fd.mu.Lock()
+	waiting := fd.waiting
+	fd.waiting = nil
+	fd.mu.Unlock()
+	for _, w := range waiting {
+		fd.apply(w)
+	}
+}
+
+// apply applies answers, and replies, unless some of them must wait. A message that the
 // subscription no longer has in flight is delivered again, or was finished by others, so the client
 // need not learn of a failed Requeue or Touch.
-func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
+func (fd *relaySource) apply(w waitingAnswers) {
 	fd.mu.Lock()
 	sub := fd.sub
-	refused, fd.unfinished = fd.unfinished, nil
 	fd.mu.Unlock()
 	if sub == nil {
-		return nil
+		w.reply([][]byte{nil}, nil)
+		return
 	}
 	var unseen []seq.MessageID
-	for _, a := range answers {
-		switch a.Verb {
-		case forward.Finish:
-			if err := sub.Finish(a.ID); err != nil {
-				refused = forward.Refusal{ID: a.ID, Reason: forward.ToRemote(err)}.Append(refused)
-			}
-		case forward.Requeue:
-			_ = sub.Requeue(a.ID, a.Delay)
-		case forward.Touch:
-			_ = sub.Touch(a.ID)
-		case forward.Unseen:
+	var waiting []forward.Answer
+	for _, a := range w.all {
+		if a.Verb == forward.Unseen {
 			unseen = append(unseen, a.ID)
+			continue
+		}
+		switch err := sub.answer(a); {
+		case errors.Is(err, failure.Moving) && sub.Sources.Load().lives(a.ID.Partition()):
+			waiting = append(waiting, a)
+		case errors.Is(err, failure.Moving):
+			w.refused = refuseMoving(a, w.refused)
+		case err != nil && a.Verb == forward.Finish:
+			w.refused = forward.Refusal{ID: a.ID, Reason: forward.ToRemote(err)}.Append(w.refused)
 		}
 	}
 	if len(unseen) > 0 {
 		sub.Sources.Load().undoDeliveries(among(unseen))
 	}
-	fd.wake()
-	return refused
+	if len(waiting) > 0 {
+		w.all = waiting
+		fd.mu.Lock()
+		if fd.ended == nil {
+			fd.waiting = append(fd.waiting, w)
+			fd.mu.Unlock()
+			return
+		}
+		fd.mu.Unlock()
+		for _, a := range waiting {
+			w.refused = refuseMoving(a, w.refused)
+		}
+	}
+	w.reply([][]byte{w.refused}, nil)
+}
+
+// refuseMoving adds the refusal of an answer that the next leader is to get.
+func refuseMoving(a forward.Answer, refused []byte) []byte {
+	return forward.Refusal{ID: a.ID, Reason: forward.ToRemote(failure.Moving)}.Append(refused)
 }
 
 // among returns a function that reports whether an id is in ids, which it sorts.
@@ -353,6 +420,7 @@ func among(ids []seq.MessageID) func(seq.MessageID) bool {
 
 // pump answers as many fetches as possible. It returns false at the end.
 func (fd *relaySource) pump() bool {
+	fd.retry()
 	for {
 		fd.mu.Lock()
 		ended, open := fd.ended != nil, len(fd.open) > 0

@@ -23,6 +23,8 @@ type localSource struct {
 	*topic.Consumer
 	part *topic.Partition
 	gone atomic.Bool // it must leave
+	// collected means that what its client has was added to what is carried. The subscription's mutex guards it.
+	collected bool
 }
 
 // InFlight returns how many messages the consumer has not answered.
@@ -97,6 +99,16 @@ func (s *Sources) takes(part *topic.Partition) bool {
 	return slices.ContainsFunc(s.local, func(k *localSource) bool { return k.part == part })
 }
 
+// lives reports whether a consumer of a partition on this node has not ended.
+func (s *Sources) lives(partition int) bool {
+	return slices.ContainsFunc(s.local, func(k *localSource) bool { return k.Partition() == partition && !k.gone.Load() })
+}
+
+// moving reports whether the leadership of a partition on this node is being transferred.
+func (s *Sources) moving() bool {
+	return slices.ContainsFunc(s.local, func(k *localSource) bool { return k.Moved() })
+}
+
 // covers reports whether a live source takes from a partition.
 func (s *Sources) covers(partition int) bool {
 	for _, k := range s.local {
@@ -145,6 +157,16 @@ func (s *Sources) undoDeliveries(unseen func(seq.MessageID) bool) {
 	for _, k := range s.local {
 		k.UndoDeliveries(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
 	}
+}
+
+// inFlight returns the messages of local partitions that the client has not answered.
+func (s *Sources) inFlight(now time.Time) (ids []seq.MessageID) {
+	for _, k := range s.local {
+		for _, f := range k.Flights(now) {
+			ids = append(ids, seq.NewMessageID(k.Partition(), f.Name))
+		}
+	}
+	return ids
 }
 
 // counts returns the sums over the local partitions.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -231,6 +232,10 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 		}
 	}
 	s := &Subscription{c: c, topic: h, ask: r, uncount: uncount}
+	s.carried.flights, s.carried.answers, s.carried.claims = map[seq.MessageID]relay.Flight{}, map[seq.MessageID]relay.Answer{}, map[int]time.Time{}
+	if r.followsLeaders() {
+		s.identity = topic.Identity{Node: string(c.o.Self), Number: rand.Uint64()}
+	}
 	s.Sources.Store(&Sources{})
 	s.resting.Store(time.Now().UnixNano())
 	return s, nil
@@ -238,7 +243,7 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 
 // subscribeFor joins a channel for a client of another node, on partitions that this node must
 // lead.
-func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *relaySource) (*Subscription, error) {
+func (c *Consumers) subscribeFor(ctx context.Context, from meta.NodeID, m *forward.Subscribe, fd *relaySource) (*Subscription, error) {
 	if h := c.host.Lookup(m.Topic); h == nil || h.Incarnation != m.Incarnation {
 		return nil, failure.NotLeading // or not yet
 	}
@@ -253,6 +258,9 @@ func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *
 	if err != nil {
 		return nil, err
 	}
+	if s.relayedFor = m; m.Number != 0 {
+		s.identity = topic.Identity{Node: string(from), Number: m.Number}
+	}
 	var led []*host.Led
 	for _, i := range m.Partitions {
 		lp := s.topic.Led(i)
@@ -265,7 +273,7 @@ func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *
 		s.Close()
 		return nil, err
 	}
-	s.ask.Start = topic.Start{} // it applies only to what is joined now
+	s.ask.Start, s.relayedFor = topic.Start{}, nil // they apply only to what is joined now
 	s.relayed = map[int]seq.Epoch{}
 	for _, lp := range led {
 		s.relayed[lp.Index] = lp.Term.Epoch()
@@ -356,10 +364,11 @@ func (j joiner) joinOne(lp *host.Led) error {
 	r := &s.ask
 	client := r.Client.ClientStats()
 	src := &localSource{part: lp.Part}
+	holding := s.holding([]int{lp.Index})
 	var self atomic.Pointer[topic.Consumer] // before its first message is taken
 	k, err := j.enter(lp, topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
-		Wake: s.wake, Serve: func() { serve(s) }, Owner: s, Name: client.Name(),
+		Wake: s.wake, Serve: func() { serve(s) }, Owner: s, Name: client.Name(), Identity: s.identity, Holding: offsetsOf(holding),
 		Company:    func() bool { k := self.Load(); return k != nil && s.company(k) },
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
 		Ended: func(reason error) {
@@ -379,10 +388,24 @@ func (j joiner) joinOne(lp *host.Led) error {
 	}
 	src.Consumer = k
 	self.Store(k)
-	if !s.change(func(set *Sources) { set.local = append(set.local, src) }) {
+	var x resumed
+	if !s.change(func(set *Sources) {
+		set.local = append(set.local, src)
+		kept := (&Sources{local: []*localSource{src}}).inFlight(time.Now())
+		x = s.carried.resume([]int{lp.Index}, holding, kept, r.MsgTimeout, time.Now())
+	}) {
 		k.Leave()
 	}
+	s.resume(x)
 	return nil
+}
+
+// offsetsOf returns the offsets of messages.
+func offsetsOf(ids []seq.MessageID) (all []seq.Offset) {
+	for _, id := range ids {
+		all = append(all, id.Offset())
+	}
+	return all
 }
 
 // enter joins the channel of a partition. An ephemeral channel that was deleted with its last consumer
@@ -483,13 +506,14 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
 		Events: relay.Events{
 			Wake: s.wake, Starved: starved, Freed: s.freed, Unfinished: s.ask.Client.Unfinished,
-			Stalled: s.stalled, Ended: s.lost,
+			Stalled: s.stalled, Ended: s.lost, Departed: s.returnTo,
 		},
 	})
-	err = r.Open(ctx, &forward.Subscribe{
+	holding := s.holding(partitions)
+	kept, err := r.Open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.Incarnation, Channel: s.ask.Channel, Partitions: partitions,
 		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Start: s.ask.Start, Client: about,
-		Tag: s.ask.Tag, Filter: s.ask.Filter.Raw(),
+		Tag: s.ask.Tag, Filter: s.ask.Filter.Raw(), Number: s.identity.Number, Holding: holding,
 	})
 	if err != nil {
 		if !directory.Answered(err) && fate.Of(err) == fate.Refused {
@@ -497,10 +521,19 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		}
 		return err
 	}
-	if !s.change(func(set *Sources) { set.Relays = append(set.Relays, r) }) {
+	var x resumed
+	if !s.change(func(set *Sources) {
+		set.Relays = append(set.Relays, r)
+		x = s.carried.resume(partitions, holding, kept, s.ask.MsgTimeout, time.Now())
+		for id, f := range x.flights {
+			r.Keep(id, f)
+		}
+	}) {
 		r.Close(true)
 		return nil
 	}
+	r.Start()
+	s.resume(x)
 	if r.Gone() { // before lost could handle it
 		s.lost(failure.SubscriptionGone)
 	}

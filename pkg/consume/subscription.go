@@ -42,14 +42,18 @@ type Subscription struct {
 	resting    atomic.Int64 // since when ready is 0, in ns since 1970
 	awaited    atomic.Int64 // since when a call of Take is due, in ns since 1970; 0: none is
 	stopped    atomic.Bool
-	cutOff     atomic.Bool       // for a client of another node: it may not have ended its connection alone
-	changed    atomic.Bool       // Take's goroutine must check the sources again
-	unwatch    func()            // nil: its sources do not change
-	relayed    map[int]seq.Epoch // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
+	cutOff     atomic.Bool        // for a client of another node: it may not have ended its connection alone
+	changed    atomic.Bool        // Take's goroutine must check the sources again
+	unwatch    func()             // nil: its sources do not change
+	identity   topic.Identity     // zero: what is in flight does not follow it to the next leader
+	relayedFor *forward.Subscribe // of another node's client, until it has joined; nil: it is a client of this node
+	relayed    map[int]seq.Epoch  // used by Take's goroutine: for another node's relay, its partitions and the epochs in which they were joined
 
-	mu     sync.Mutex // guards what follows, and changes of sources
-	closed bool
-	shares int // how often credit was divided
+	mu      sync.Mutex // guards what follows, and changes of sources
+	closed  bool
+	over    bool // its client is being disconnected
+	shares  int  // how often credit was divided
+	carried carried
 }
 
 // change replaces the sources, unless the subscription is closed.
@@ -77,6 +81,9 @@ func (s *Subscription) lost(reason error) {
 		s.c.adopter.poke()
 		return
 	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 	s.ask.Client.Disconnect(reason)
 }
 
@@ -103,6 +110,7 @@ func (s *Subscription) renew() {
 	s.changed.Store(false)
 	var left []*localSource
 	s.change(func(set *Sources) {
+		s.collectLocked(time.Now())
 		set.local = slices.DeleteFunc(set.local, func(k *localSource) bool {
 			if gone := k.gone.Load(); gone {
 				left = append(left, k)
@@ -192,7 +200,7 @@ func (s *Subscription) share(rule func(ready, local, others, turn int, claims []
 		ready = 0
 	}
 	s.shares++
-	parts := rule(ready, set.localInFlight(), set.others(), s.shares, claims)
+	parts := rule(ready, set.localInFlight()+int(s.carried.count.Load()), set.others(), s.shares, claims)
 	if parts != nil {
 		for i, r := range set.Relays {
 			r.Assign(parts[i], ready == 0)
@@ -290,13 +298,14 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	if s.changed.Load() {
 		s.renew()
 	}
+	s.settle()
 	set := s.Sources.Load()
 	n := len(set.local) + len(set.Relays)
 	if s.defers(set, now) {
 		return 0, nil
 	}
 	for range n {
-		free := int(s.ready.Load()) - set.InFlight()
+		free := int(s.ready.Load()) - set.InFlight() - int(s.carried.count.Load())
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
 			s.room.await(set, now, false, s.wake)
@@ -339,7 +348,7 @@ func (s *Subscription) defers(set *Sources, now time.Time) bool {
 	if from < 0 {
 		return false
 	}
-	if set.InFlight() == 0 {
+	if set.InFlight()+int(s.carried.count.Load()) == 0 {
 		s.turn = from
 		return false
 	}
@@ -354,7 +363,7 @@ func (s *Subscription) defers(set *Sources, now time.Time) bool {
 // company reports whether the client has messages in flight other than those of a consumer, or did not end its
 // connection itself.
 func (s *Subscription) company(of *topic.Consumer) bool {
-	return s.cutOff.Load() || s.c.host.Exiting() || s.Sources.Load().company(of)
+	return s.cutOff.Load() || s.c.host.Exiting() || s.carried.count.Load() > 0 || s.Sources.Load().company(of)
 }
 
 // stalled reports that a client does not read its relayed messages.
@@ -388,36 +397,52 @@ func expects(s *Subscription, now time.Time) bool {
 
 // Finish finishes a message.
 func (s *Subscription) Finish(id seq.MessageID) error {
-	k, r := s.Sources.Load().of(id)
-	switch {
-	case k != nil:
-		return k.Finish(id.Offset())
-	case r != nil:
-		return r.Answer(forward.Answer{Verb: forward.Finish, ID: id})
-	}
-	return failure.NotInFlight
+	return s.answer(forward.Answer{Verb: forward.Finish, ID: id})
 }
 
 // Requeue requeues a message, for delivery after a delay.
 func (s *Subscription) Requeue(id seq.MessageID, delay time.Duration) error {
-	k, r := s.Sources.Load().of(id)
-	switch {
-	case k != nil:
-		return k.Requeue(id.Offset(), time.Now(), delay)
-	case r != nil:
-		return r.Answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
-	}
-	return failure.NotInFlight
+	return s.answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
 }
 
 // Touch restarts a message's timeout.
 func (s *Subscription) Touch(id seq.MessageID) error {
-	k, r := s.Sources.Load().of(id)
-	switch {
-	case k != nil:
-		return k.Touch(id.Offset(), time.Now())
-	case r != nil:
-		return r.Answer(forward.Answer{Verb: forward.Touch, ID: id})
+	return s.answer(forward.Answer{Verb: forward.Touch, ID: id})
+}
+
+// answer passes the client's answer to the leader. While the leadership of the partition moves, it is kept for the
+// next leader.
+func (s *Subscription) answer(a forward.Answer) error {
+	for again := true; ; again = false {
+		k, r := s.Sources.Load().of(a.ID)
+		var err error = failure.Moving
+		switch {
+		case k != nil:
+			err = answerHere(k, a)
+		case r != nil:
+			err = r.Answer(a)
+		}
+		switch {
+		case !errors.Is(err, failure.Moving) || !s.ask.followsLeaders():
+			return err
+		case s.keep(a, time.Now()):
+			return nil
+		case !again: // the next leader had not taken over before
+			return failure.NotInFlight
+		}
+	}
+}
+
+// answerHere gives an answer to a leader on this node.
+func answerHere(k *topic.Consumer, a forward.Answer) error {
+	switch o := a.ID.Offset(); a.Verb {
+	case forward.Finish:
+		return k.Finish(o)
+	case forward.Requeue:
+		return k.Requeue(o, time.Now(), a.Delay)
+	case forward.Touch:
+		return k.Touch(o, time.Now())
+	case forward.Unseen:
 	}
 	return failure.NotInFlight
 }
@@ -444,6 +469,7 @@ func (s *Subscription) Close() {
 		s.unwatch()
 		s.c.adopter.forget(s)
 	}
+	s.returnClaims()
 	for _, r := range set.Relays {
 		r.Close(int64(set.InFlight()) > r.Has() || s.c.host.Exiting())
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/golden"
+	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -34,7 +35,7 @@ func samples() []sample {
 	subscribe := Subscribe{
 		Handle: 5, Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Ordered: true,
 		MsgTimeout: time.Minute, SampleRate: 20, Start: topic.Start{Kind: topic.StartAtPosition, Value: 4096},
-		Tag: "vip", Filter: []byte(`{"type":1}`), Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
+		Tag: "vip", Filter: []byte(`{"type":1}`), Credit: 2500, Number: 1 << 63, Holding: []seq.MessageID{3, 1 << 50}, Client: []byte(`{"ClientID":"c"}`),
 	}
 	deliveries := []topic.Delivery{
 		{ID: seq.NewMessageID(3, 9), Timestamp: 1_700_000_000_000_000_000, Attempts: 1, Body: []byte("a"), Position: 128, RawSize: 2},
@@ -49,6 +50,12 @@ func samples() []sample {
 	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
 	refusal := refusals[1].Append(refusals[0].Append(nil))
 	leave := Leave{5, true, []seq.MessageID{7, 1 << 50}}
+	ids := []seq.MessageID{7, 1 << 50}
+	inFlight := InFlight{Topic: "orders", Incarnation: 300, Partition: 3, Epoch: 9, Continues: true, Flights: []topic.Flights{{
+		Channel: "billing", Version: 12, Consumer: topic.Identity{Node: "n1", Number: 1 << 63},
+		Messages: []channel.Flight{{Offset: 40, Name: 40, Attempts: 1, Alone: true, Rest: time.Minute, Held: time.Second}, {Offset: 99, Name: 41, Attempts: 300}},
+	}}}
+	back := Return{Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Number: 1 << 63}
 	converge := Converge{Topic: "orders", Index: 12345}
 	return []sample{
 		{"publish", appendPublish(&publish), publish, into[Publish]},
@@ -67,6 +74,9 @@ func samples() []sample {
 		{"refusals", refusal, refusals, of(DecodeRefusals)},
 		{"leave", leave.Append(nil), leave, into[Leave]},
 		{"ready", Ready{5, 100}.Append(nil), Ready{5, 100}, into[Ready]},
+		{"ids", AppendIDs(nil, ids), ids, of(DecodeIDs)},
+		{"in flight", inFlight.Append(nil), inFlight, into[InFlight]},
+		{"return", back.Append(nil), back, into[Return]},
 		{"converge", bytes.Join(encodeConverge(converge), nil), converge, into[Converge]},
 	}
 }
@@ -223,6 +233,10 @@ func FuzzDecode(f *testing.F) {
 		case Ready:
 			again = v.Append(nil)
 		case Answers:
+			again = v.Append(nil)
+		case InFlight:
+			again = v.Append(nil)
+		case Return:
 			again = v.Append(nil)
 		case Converge:
 			again = bytes.Join(encodeConverge(v), nil)

@@ -27,7 +27,10 @@ type Subscribe struct {
 	Tag         string // only messages with this tag are delivered; "": all
 	Filter      []byte // JSON: see header.Filter; empty: none
 	Credit      int    // as in Ready
-	Client      []byte // JSON: who the client is, for statistics
+	Number      uint64 // of the subscription at the calling node: see topic.Identity; 0: none
+	// Holding are the messages of these partitions that the client has from an earlier leader.
+	Holding []seq.MessageID
+	Client  []byte // JSON: who the client is, for statistics
 }
 
 // Append appends the payload of a Subscribe to p.
@@ -36,10 +39,7 @@ func (m *Subscribe) Append(p []byte) []byte {
 	p = appendString(p, m.Topic)
 	p = binary.AppendUvarint(p, uint64(m.Incarnation))
 	p = appendString(p, m.Channel)
-	p = binary.AppendUvarint(p, uint64(len(m.Partitions)))
-	for _, i := range m.Partitions {
-		p = binary.AppendUvarint(p, uint64(i))
-	}
+	p = appendNumbers(p, m.Partitions)
 	ordered := byte(0)
 	if m.Ordered {
 		ordered = 1
@@ -49,7 +49,7 @@ func (m *Subscribe) Append(p []byte) []byte {
 	p = binary.AppendUvarint(p, uint64(m.SampleRate))
 	p = binary.AppendUvarint(append(p, byte(m.Start.Kind)), uint64(m.Start.Value))
 	p = appendBytes(appendString(p, m.Tag), m.Filter)
-	p = binary.AppendUvarint(p, uint64(m.Credit))
+	p = AppendIDs(binary.AppendUvarint(binary.AppendUvarint(p, uint64(m.Credit)), m.Number), m.Holding)
 	return appendBytes(p, m.Client)
 }
 
@@ -57,9 +57,7 @@ func (m *Subscribe) Append(p []byte) []byte {
 func (m *Subscribe) Decode(payload []byte) error {
 	r := read(payload)
 	*m = Subscribe{Handle: r.Uvarint(), Topic: r.Text(), Incarnation: meta.Incarnation(r.Uvarint()), Channel: r.Text()}
-	for range r.Count(1) {
-		m.Partitions = append(m.Partitions, int(r.Number(seq.MaxPartitions-1)))
-	}
+	m.Partitions = r.partitions()
 	m.Ordered = r.Uint8() != 0
 	m.MsgTimeout = time.Duration(r.Number(math.MaxInt64))
 	m.SampleRate = int(r.Number(100))
@@ -69,6 +67,7 @@ func (m *Subscribe) Decode(payload []byte) error {
 	}
 	m.Tag, m.Filter = r.Text(), r.Bytes()
 	m.Credit = int(r.Number(math.MaxInt32))
+	m.Number, m.Holding = r.Uvarint(), r.ids()
 	m.Client = r.Bytes()
 	return r.End(errMalformed, "subscribe")
 }
@@ -275,20 +274,13 @@ func (m Leave) Append(p []byte) []byte {
 	if m.Company {
 		company = 1
 	}
-	p = binary.AppendUvarint(append(binary.AppendUvarint(p, m.Handle), company), uint64(len(m.Seen)))
-	for _, id := range m.Seen {
-		p = binary.LittleEndian.AppendUint64(p, uint64(id))
-	}
-	return p
+	return AppendIDs(append(binary.AppendUvarint(p, m.Handle), company), m.Seen)
 }
 
 // Decode reads the payload of a KindLeave call.
 func (m *Leave) Decode(payload []byte) error {
 	r := read(payload)
-	*m = Leave{Handle: r.Uvarint(), Company: r.Uint8() != 0}
-	for range r.Count(8) {
-		m.Seen = append(m.Seen, seq.MessageID(r.Uint64()))
-	}
+	*m = Leave{Handle: r.Uvarint(), Company: r.Uint8() != 0, Seen: r.ids()}
 	return r.End(errMalformed, "leave")
 }
 

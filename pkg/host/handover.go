@@ -16,14 +16,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Bounds of a leadership transfer.
 const (
-	// restTimeout is how long consumers may take to answer messages in flight while publishes
-	// continue. Messages answered later are delivered again.
+	// restTimeout is how long a node that is about to stop waits for its clients to answer messages in flight while
+	// publishes continue. Messages that they answer later are delivered again.
 	restTimeout = time.Second
-	// quiesceTimeout is the same for messages delivered since then.
+	// quiesceTimeout is how long a leader waits until nothing is in flight, before it tells the next leader what is.
 	quiesceTimeout = 75 * time.Millisecond
 	// sealTimeout bounds how long publishes are delayed while the other replicas catch up. If they
 	// do not catch up in time, the leader continues.
@@ -57,6 +58,7 @@ type handovers struct {
 	o        *Options
 	topics   *Topics
 	converge func(topic string) error
+	life     *life
 }
 
 // all transfers every leadership of this node to another in-sync replica that is up, if there is
@@ -164,10 +166,7 @@ func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
 	if e.Reason = a.Reason; e.Reason == "" {
 		e.Reason = meta.ReasonTransfer
 	}
-	es := []meta.Election{e}
-	d.rest(ctx, es)
-	defer d.wake(es)
-	if failed := d.step(ctx, es); len(failed) > 0 {
+	if failed := d.step(ctx, []meta.Election{e}); len(failed) > 0 {
 		return failed[0]
 	}
 	return nil
@@ -198,6 +197,7 @@ type leaving struct {
 	h        *Topic
 	lp       *Led
 	election meta.Election
+	told     bool  // the next leader knows what is in flight here
 	err      error // why it stays; nil if it does not
 }
 
@@ -215,7 +215,7 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 	// Publishes are delayed from here on. No partition waits for the consumers of another.
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
 		if l.err == nil {
-			l.err = l.seal(ctx)
+			l.err = d.seal(ctx, l)
 		}
 	})
 	d.elect(ctx, all)
@@ -223,7 +223,7 @@ func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []erro
 		if l.err == nil {
 			l.err = d.converge(l.h.Name) // ends the role and notifies consumers
 		} else {
-			l.stay()
+			d.stay(l)
 		}
 	})
 	for _, l := range all {
@@ -243,8 +243,8 @@ func (d *handovers) ensureLed(e meta.Election) error {
 	return d.converge(e.Topic)
 }
 
-// quiet quiesces a partition's consumers: they have answered or run out of time, and every in-sync
-// replica has the positions.
+// quiet suspends a partition's deliveries. Consumers that answer at once have answered when it
+// returns, and every in-sync replica has the positions.
 func (l *leaving) quiet(ctx context.Context) error {
 	if l.h == nil {
 		return failure.TopicNotFound
@@ -261,30 +261,53 @@ func (l *leaving) quiet(ctx context.Context) error {
 	}
 	l.lp = lp
 	bounded, cancel := context.WithTimeout(ctx, quiesceTimeout)
-	_ = lp.Part.Gate.Quiesce(bounded) // slow consumers see some messages twice
+	_ = lp.Part.Gate.Quiesce(bounded) // the next leader is told what is still in flight
 	cancel()
 	bounded, cancel = context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
 	return lp.Part.Flush(bounded)
 }
 
-// seal stops publishes and returns when every in-sync replica has everything that was appended.
-func (l *leaving) seal(ctx context.Context) error {
+// seal stops publishes and answers, and returns when every in-sync replica has everything that was
+// appended and answered, and the next leader knows what is in flight.
+func (d *handovers) seal(ctx context.Context, l *leaving) error {
 	bounded, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
 	if err := l.lp.Term.Seal(bounded); err != nil {
 		return err
 	}
-	return l.lp.Part.Flush(bounded) // positions answered meanwhile
+	flights := l.lp.Part.Freeze(time.Now(), d.stays)
+	if err := l.lp.Part.Flush(bounded); err != nil { // positions answered meanwhile
+		return err
+	}
+	if len(flights) == 0 {
+		return nil
+	}
+	l.told = true
+	if err := l.tell(bounded, d.o.Calls, flights); err != nil {
+		return fmt.Errorf("tell node %q what is in flight: %w", l.election.Leader, err)
+	}
+	return nil
+}
+
+// stays reports whether a subscription survives the transfer: the clients of a node that is about to stop
+// do not.
+func (d *handovers) stays(by topic.Identity) bool {
+	return by.Node != string(d.o.Self) || !d.life.leaving.Load() && !d.life.exiting.Load()
 }
 
 // stay continues leading a partition that was not transferred.
-func (l *leaving) stay() {
+func (d *handovers) stay(l *leaving) {
 	if l.lp == nil {
 		return
 	}
 	l.lp.Term.Unseal()
 	l.lp.Part.Gate.Resume()
+	if l.told { // it holds no longer; if this is lost, messages wait at a later leader for consumers that do not come
+		ctx, cancel := context.WithTimeout(context.Background(), sealTimeout)
+		_ = l.tell(ctx, d.o.Calls, nil)
+		cancel()
+	}
 	l.lp.leaving.Store(false)
 }
 

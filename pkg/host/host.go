@@ -76,7 +76,7 @@ func New(options Options) (*Host, error) {
 		FS: o.FS, Notes: dirs.Scrubbed(), Interval: o.ScrubInterval, WallClock: o.WallClock, Logger: o.Logger, Stored: n.Topics.eachStored,
 	})
 	n.removal = removal.New(removal.Options{Dirs: dirs, Ledger: n.ledger, Self: o.Self, Log: o.Logger, Go: n.life.running.Go})
-	n.handovers = &handovers{o: &o, topics: n.Topics, converge: n.Converge}
+	n.handovers = &handovers{o: &o, topics: n.Topics, converge: n.Converge, life: n.life}
 	n.leavers = &leavers{o: &o, log: o.Logger, topics: n.Topics, converge: n.Converge}
 	n.wireRoles()
 	n.roles.onDisk.Store(found.OnDisk)

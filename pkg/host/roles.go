@@ -45,10 +45,11 @@ type Held struct {
 	Standby atomic.Pointer[positions.Standby] // nil if it is not on standby
 	lease   atomic.Pointer[lease.Lease]       // of the last term; nil if there was none, or this node is alone
 
-	state        atomic.Int32            // a condition
-	transferring atomic.Bool             // another replica is to lead because of the state
-	view         coord.View              // the view that the role is based on; zero: no role. Used in the partition's lane
-	matched      atomic.Pointer[matched] // the last metadata applied without an error; nil: none
+	state        atomic.Int32              // a condition
+	announced    atomic.Pointer[announced] // what is in flight at the leader that wants this node to lead next; nil: not known
+	transferring atomic.Bool               // another replica is to lead because of the state
+	view         coord.View                // the view that the role is based on; zero: no role. Used in the partition's lane
+	matched      atomic.Pointer[matched]   // the last metadata applied without an error; nil: none
 
 	endBefore     seq.Offset     // of the log at the last round of retention; only its goroutine uses it
 	idle          bool           // nothing was appended in the last round; likewise
@@ -273,6 +274,7 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		hp.lease.Store(lp.Lease)
 		o.Leased = lp.Lease.Held
 	}
+	o.InFlight, o.Gone = hp.inherited(v.Epoch, time.Now()), rs.isGone
 	part, err := topic.Open(o)
 	return part, q.openedPositions(h, hp, v, err)
 }

@@ -50,6 +50,7 @@ type Events struct {
 	Stalled    func(r *Relay, dropped int) // that many messages timed out before the client took them
 	Unfinished func(seq.MessageID, error)  // a forwarded Finish was refused
 	Ended      func(error)                 // the leader ended the relay, or cannot be reached; called once
+	Departed   func(partitions []int)      // the relay was closed, and the next leaders of its partitions may not know it
 }
 
 // Options describe a relay. All except Extra and Memory are required.
@@ -66,23 +67,6 @@ type Options struct {
 	Memory     *limit.Memory     // for fetched messages; nil: no limit
 	Events     Events
 	FromRemote func(error) error // converts an error of the leader
-}
-
-// missed reports messages that are not finished because the leader never received their answers.
-func (o *Options) missed(answers []byte, why error) {
-	for _, a := range decoded(answers) {
-		if a.Verb == forward.Finish {
-			o.Events.Unfinished(a.ID, why)
-		}
-	}
-}
-
-// refused reports messages that are not finished according to the leader.
-func (o *Options) refused(reply []byte) {
-	all, _ := forward.DecodeRefusals(reply) // ignore what cannot be decoded
-	for _, f := range all {
-		o.Events.Unfinished(f.ID, o.FromRemote(f.Reason))
-	}
 }
 
 // Relay is a consumer of partitions that another node leads. That node counts every sent
@@ -103,6 +87,8 @@ type Relay struct {
 	fetching int       // open Fetch calls
 	answers  []byte    // to be sent, after the head
 	sent     []byte    // answers of the open KindAnswer call, with the head; nil: none is open
+	call     *call     // that one
+	rest     Rest      // of partitions that it no longer serves
 	resting  bool      // the client wants nothing: return what arrives
 	retiring bool      // it ends when the client has answered what it has
 	credit   int       // that the leader should know
@@ -125,24 +111,36 @@ func New(o Options) *Relay {
 // Steady reports whether the process has run without a pause since the relay was created.
 func (r *Relay) Steady(now time.Time) bool { return r.Running.Steady(now) }
 
-// Open joins the channel at the leader, and waits for its answer.
-func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
+// Open joins the channel at the leader, and waits for its answer: the messages that stay in flight, of those
+// that the client has from an earlier leader.
+func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) (kept []seq.MessageID, err error) {
 	m.Handle = r.Handle
-	_, err := r.Remote.Call(ctx, r.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
+	reply, err := r.Remote.Call(ctx, r.Node, forward.KindSubscribe, [][]byte{m.Append(nil)})
 	if err != nil {
-		r.leave(nil, true) // it may have joined
-		return fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err))
+		r.leave(nil, true, func() {}) // it may have joined
+		return nil, fmt.Errorf("at node %q: %w", r.Node, r.FromRemote(err))
 	}
-	r.fetch()
-	return nil
+	if kept, err = forward.DecodeIDs(reply); err != nil {
+		r.leave(nil, true, func() {})
+		return nil, fmt.Errorf("at node %q: %w", r.Node, err)
+	}
+	return kept, nil
 }
+
+// Start begins to fetch messages, once the messages that the client has from an earlier leader are kept.
+func (r *Relay) Start() { r.fetch() }
 
 // leave reports to the leader that the relay has ended, and which of the messages in flight the
 // client has seen: the others were never delivered. company means that they may not have failed alone: the
-// client has others, or it was not its connection that ended.
-func (r *Relay) leave(seen []seq.MessageID, company bool) {
+// client has others, or it was not its connection that ended. failed is called if that leader has ended the
+// subscription before, or transfers its leadership.
+func (r *Relay) leave(seen []seq.MessageID, company bool, failed func()) {
 	m := forward.Leave{Handle: r.Handle, Company: company, Seen: seen}
-	r.Remote.Go(r.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func([]byte, error) {})
+	r.Remote.Go(r.Node, forward.KindLeave, [][]byte{m.Append(nil)}, func(_ []byte, err error) {
+		if err != nil {
+			failed()
+		}
+	})
 }
 
 // fetch keeps Fetch calls open unless the relay holds too much, the client does not take it, or there
@@ -234,8 +232,7 @@ func (r *Relay) End(why error) {
 			seen = append(seen, a.ID)
 		}
 	}
-	r.leave(seen, true)
-	r.missed(answers, why)
+	r.leave(seen, true, func() {})
 	r.Events.Ended(why)
 }
 
@@ -249,7 +246,7 @@ func (r *Relay) Close(company bool) {
 	if len(answers) > 0 {
 		r.Remote.Go(r.Node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
 	}
-	r.leave(seen, company)
+	r.leave(seen, company, func() { r.Events.Departed(*r.partitions.Load()) })
 }
 
 // stop ends the relay unless it has already ended. It returns the unsent answers, and the messages
@@ -263,8 +260,10 @@ func (r *Relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) 
 	r.over = why
 	r.here.unwatch()
 	r.here.room.close()
-	answers, r.answers = r.answers, nil
-	return answers, slices.Collect(maps.Keys(r.here.inFlight.all)), true
+	seen = slices.Collect(maps.Keys(r.here.inFlight.all))
+	answers = r.answers
+	r.setAside(func(int) bool { return true })
+	return answers, seen, true
 }
 
 // Gone reports whether the relay has ended.
@@ -294,7 +293,10 @@ func (r *Relay) Take(now time.Time, max int, emit func(*topic.Delivery) error) (
 		}
 	}
 	r.mu.Lock()
-	r.here.delivered(now, r.taken[n:])
+	r.here.delivered(now, slices.DeleteFunc(r.taken[n:], func(d message) bool {
+		delete(r.rest.Flights, d.ID) // the client has not got it
+		return !r.Serves(d.ID.Partition())
+	}))
 	r.mu.Unlock()
 	clear(r.taken)
 	r.taken = r.taken[:0]
@@ -374,20 +376,18 @@ func (r *Relay) Serves(partition int) bool {
 	return slices.Contains(*r.partitions.Load(), partition)
 }
 
-// Loses drops the partitions that the node no longer leads, and their messages that the client has.
+// Loses drops the partitions that the node no longer leads: see Collect.
 // It reports whether others remain.
 func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 	if !slices.ContainsFunc(*r.partitions.Load(), lost) {
 		return true
 	}
 	r.mu.Lock()
+	if r.over == nil {
+		r.setAside(lost)
+	}
 	kept := slices.DeleteFunc(slices.Clone(*r.partitions.Load()), lost)
 	r.partitions.Store(&kept)
-	for id := range r.here.inFlight.all {
-		if lost(id.Partition()) {
-			r.here.inFlight.drop(id)
-		}
-	}
 	r.here.queue.lose(lost)
 	r.mu.Unlock()
 	r.fetch() // the lost messages may have prevented it
@@ -396,13 +396,18 @@ func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
 
 // Answer forwards the client's answer for a message in flight, according to what is known here.
 // The leader may refuse it: then the message is redelivered, and the client is notified of a
-// failed Finish.
+// failed Finish. A relay that no longer serves the partition refuses with failure.Moving: see
+// Collect.
 func (r *Relay) Answer(a forward.Answer) error {
 	now := time.Now()
 	r.mu.Lock()
 	r.here.inFlight.expire(now)
 	f, ok := r.here.inFlight.all[a.ID]
-	if !ok || r.over != nil {
+	if r.over != nil || !r.Serves(a.ID.Partition()) {
+		r.mu.Unlock()
+		return failure.Moving
+	}
+	if !ok {
 		r.mu.Unlock()
 		return failure.NotInFlight
 	}
@@ -439,13 +444,13 @@ func (r *Relay) flush() {
 		return
 	}
 	answers := r.answers
-	r.answers, r.sent = nil, answers
+	sending := new(call)
+	r.answers, r.sent, r.call = nil, answers, sending
 	r.mu.Unlock()
 	r.Remote.Go(r.Node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
 		if err != nil {
-			if err = r.FromRemote(err); fate.Of(err) == fate.Refused {
-				r.missed(answers, err)
-			}
+			err = r.FromRemote(err)
+			sending.refused.Store(fate.Of(err) == fate.Refused)
 			r.End(fmt.Errorf("at node %q: %w", r.Node, err))
 			return
 		}

@@ -73,6 +73,9 @@ func keep(r *Relay, got []topic.Delivery, charged int, now time.Time) {
 	q, m := &r.here.queue, &r.here.room
 	before := len(q.all)
 	for _, d := range got {
+		if !r.Serves(d.ID.Partition()) {
+			continue // it was sent before the leadership moved, and the next leader undoes its delivery
+		}
 		if d.Attempts > 1 && (finishes(r.answers, d.ID) || finishes(r.sent, d.ID)) {
 			continue
 		}

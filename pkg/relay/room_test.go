@@ -58,7 +58,7 @@ func (l *rich) Go(_ meta.NodeID, kind uint8, payload [][]byte, done func([]byte,
 
 // from returns a relay of a client that has a lot of credit and takes nothing by itself.
 func (l *rich) from(m *limit.Memory) *Relay {
-	r := New(Options{Remote: l, Memory: m, Running: lease.NewPulse(24*time.Hour, nil).Begin(), Timeout: time.Hour, MaxTimeout: time.Hour, FromRemote: func(err error) error { return err }, Events: Events{
+	r := New(Options{Remote: l, Partitions: []int{0}, Memory: m, Running: lease.NewPulse(24*time.Hour, nil).Begin(), Timeout: time.Hour, MaxTimeout: time.Hour, FromRemote: func(err error) error { return err }, Events: Events{
 		Wake: func() {}, Starved: func() {}, Freed: func() {}, Stalled: func(*Relay, int) {}, Ended: func(error) {},
 		Unfinished: func(seq.MessageID, error) {},
 	}})
