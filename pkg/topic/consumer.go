@@ -482,28 +482,6 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// refuse refuses an answer without a lease. A term whose lease has not begun yet may accept it soon: its consumer
-// is in flight from the previous leader. Otherwise the message becomes ready again: its client no longer holds
-// it, and it is redelivered as soon as deliveries continue.
-func (k *Consumer) refuse(o seq.Offset, now time.Time) error {
-	c := k.ch
-	c.mu.Lock()
-	if c.frozen || !c.p.Gate.begun.Load() {
-		c.mu.Unlock()
-		return failure.Moving
-	}
-	err := c.state.Requeue(o, k.id, now, 0)
-	k.recountLocked()
-	c.mu.Unlock()
-	if err == nil {
-		traced(k, trace.Requeued, o, now)
-		c.p.keeper.MarkDirty()
-		c.p.Gate.messageLeft()
-		c.wakeFor(1)
-	}
-	return failure.NotLeased
-}
-
 // Requeue requeues a message, for delivery after a delay.
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
