@@ -92,11 +92,27 @@ func playGrowFromOne(st *stage) {
 		steps.Need(grow(st))
 	}
 	steps.Must(replicas(st, "open", 3))
-	steps.Must(errors.Join(healthyAgain(st), replicas(st, "named", 1), st.kill(first)))
+	steps.Must(errors.Join(healthyAgain(st), replicas(st, "named", 1), allVote(st), st.kill(first)))
 	steps.Must(othersLead(st, "open", first))
 	steps.Must(publishAll(st.c.Nodes[1], "open", "after", aMinimum))
 	steps.Must(st.start(first))
 	steps.Must(errors.Join(st.whole("open"), atLeast(st, "open", map[string]int{"before": aMinimum, "after": aMinimum}), st.identical("open")))
+}
+
+// allVote waits until all nodes have a vote: a node that joins gets it some seconds later.
+func allVote(st *stage) error {
+	return await(st, healTimeout, func(ctx context.Context) error {
+		info, err := st.c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range info.Nodes {
+			if !n.Voter {
+				return fmt.Errorf("%s has no vote", n.ID)
+			}
+		}
+		return nil
+	})
 }
 
 // replicas waits until all partitions of a topic have n copies in sync.
