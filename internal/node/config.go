@@ -115,7 +115,7 @@ func (e *AddressError) Unwrap() error { return e.Err }
 func NoPlace(err error) bool {
 	for _, why := range []error{
 		failure.Removed, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
-		formation.ErrJoinToken,
+		formation.ErrJoinToken, formation.ErrDiskOutdated,
 		failure.FeatureLevel, cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
 	} {
 		if errors.Is(err, why) {

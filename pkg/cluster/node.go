@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -32,6 +33,8 @@ type Node struct {
 	server    *callServer
 	role      *controllerRole
 	store     *raftstore.Store // set before Open returns
+	start     *datadir.Start
+	compared  chan struct{} // closed when the disk was compared: before, the node takes no part in the Raft group
 
 	breakdown breakdown
 	work      *tasks
@@ -50,6 +53,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	n := &Node{
 		o: o, clock: age.NewAgreed(o.Wall), marks: marks{o.FS, o.DataDir}, breakdown: breakdown{failed: make(chan struct{})},
+		compared: make(chan struct{}),
 	}
 	n.work = newTasks(context.WithoutCancel(ctx))
 	n.role = &controllerRole{
@@ -86,6 +90,9 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := n.begin(); err != nil {
+		return err
+	}
 	if err := n.connect(there); err != nil {
 		return err
 	}
@@ -93,6 +100,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = n.formation.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) { return n.openStore(dir, bootstrap) }); err != nil {
 		return err
 	}
+	n.work.start(n.compare)
 	if err := n.supersededCheck().run(ctx); err != nil {
 		if clean { // nothing was changed since
 			err = errors.Join(err, n.marks.set(markClean))
@@ -105,7 +113,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.work.start(n.watch)
 	n.work.start(func() { n.roster.follow(n.work.ctx, n.store, n.role.changed) })
 	r := registration{
-		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger,
+		store: n.store, marks: n.marks, breakdown: &n.breakdown, work: n.work, log: n.o.Logger, start: n.start,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
 	}
 	if err := r.run(ctx); err != nil {
@@ -115,8 +123,39 @@ func (n *Node) open(ctx context.Context) error {
 	return nil
 }
 
-// metaDir is the metadata directory within the data directory.
-const metaDir = "meta"
+// The metadata directory within the data directory, and the prefix of directories with metadata that is outdated.
+const (
+	metaDir     = "meta"
+	outdatedDir = "meta-outdated"
+)
+
+// begin records this start in the data directory, so that it can be compared with the one before.
+func (n *Node) begin() (err error) {
+	var damaged bool
+	if n.start, damaged, err = datadir.At(n.o.FS, n.o.DataDir).NewStart(); damaged {
+		n.o.Logger.Error("identity of the data directory is corrupt: the directory gets another one, and the cluster does not count on its data", "path", n.o.DataDir)
+	}
+	return err
+}
+
+// compare lets the node take part in the Raft group once its disk was compared.
+func (n *Node) compare() {
+	switch err := n.formation.Compared(n.work.ctx); {
+	case err != nil:
+		n.breakdown.fail(err)
+	case n.work.ctx.Err() == nil:
+		close(n.compared)
+	}
+}
+
+// setAside moves outdated metadata away.
+func (n *Node) setAside() error {
+	name, err := datadir.At(vfs.OS{}, n.o.DataDir).Move(filepath.Join(n.o.DataDir, metaDir), n.o.DataDir, outdatedDir)
+	if err == nil {
+		n.o.Logger.Warn("outdated metadata set aside; remove it once the node has joined", "path", filepath.Join(n.o.DataDir, name))
+	}
+	return err
+}
 
 // connect creates the transport to other nodes, and accepts their connections.
 func (n *Node) connect(hasState bool) (err error) {
@@ -134,7 +173,9 @@ func (n *Node) connect(hasState bool) (err error) {
 	}
 	n.roster = newRoster(o.Self, n.transport, n.work.must)
 	n.server.roster, n.role.transport, n.server.succession.transport = n.roster, n.transport, n.transport
+	disk, follows := n.start.Disk()
 	n.formation = formation.New(formation.Options{
+		Disk: &formation.Disk{Disk: disk, Follows: follows, SetAside: n.setAside},
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
 		JoinToken: o.JoinToken, Call: n.callAddress, Open: o.open, Logger: o.Logger,
 	})
@@ -152,7 +193,7 @@ func (n *Node) connect(hasState bool) (err error) {
 func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
-		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.dialRaft},
+		Stream:  &raftstore.Stream{Listener: comparedListener{n.transport.RaftListener(), n}, Dial: n.dialRaft},
 		Forward: n.forwardCommand, Ask: n.askStanding, DiskStalled: n.server.stalled.Load, Wall: n.clock.Read,
 	}
 	if n.o.Store != nil {
@@ -163,10 +204,37 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 
 // dialRaft is the store's Stream.Dial: it dials the current address of a member.
 func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error) {
+	select {
+	case <-n.compared:
+	default:
+		return nil, errNotCompared
+	}
 	if address = n.formation.Located(to, address); formation.AddressUnknown(address) {
 		return nil, fmt.Errorf("%w: %s", errNoAddress, to)
 	}
 	return n.transport.DialRaft(ctx, peer.Node(to), address, timeout)
+}
+
+// comparedListener refuses the connections of the Raft group until the node's disk was compared.
+type comparedListener struct {
+	net.Listener
+	n *Node
+}
+
+// Accept implements net.Listener.
+func (l comparedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-l.n.compared:
+			return c, nil
+		default:
+			_ = c.Close() // its node dials again
+		}
+	}
 }
 
 // stayMember maintains the node's membership of the Raft group.

@@ -160,6 +160,9 @@ var (
 	// errClosed: the Node is closed. Refused.
 	errClosed = fate.Refuse("cluster node closed")
 
+	// errNotCompared: the node has not compared its disk yet. Refused.
+	errNotCompared = fate.Refuse("data directory not compared with the cluster yet")
+
 	errNoAddress = fate.Refuse("member's address is in use by another node")
 	errNoSession = fate.Refuse("not connected to the node")
 	errUnknown   = fate.Refuse("unknown cluster call")

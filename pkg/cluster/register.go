@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -30,6 +31,7 @@ type registration struct {
 	breakdown *breakdown
 	work      *tasks
 	log       *slog.Logger
+	start     *datadir.Start
 	command   meta.NodeStarted
 }
 
@@ -38,6 +40,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 	if r.command.Empty, err = r.marks.has(markUnregistered); err != nil {
 		return err
 	}
+	r.start.Register(&r.command)
 	told := false
 	for {
 		index, err := r.propose(ctx)
@@ -67,9 +70,29 @@ func (r *registration) run(ctx context.Context) (err error) {
 		return fmt.Errorf("initialize cluster id: %w", err)
 	}
 	r.store.Read(r.tellSoleCopies)
+	if err := r.compared(); err != nil {
+		return err
+	}
 	if r.command.Empty {
 		return r.marks.clear(markUnregistered)
 	}
+	return nil
+}
+
+// compared records that the start is registered, and what the metadata says about the data directory.
+func (r *registration) compared() error {
+	var n *meta.Node
+	r.store.Read(func(s *meta.State) { n = s.Node(r.command.Node.ID) })
+	if n == nil {
+		return nil // removed since
+	}
+	replicas, err := r.start.Registered(n)
+	if err != nil || !n.Outdated || replicas == 0 { // an empty directory needs no attention
+		return err
+	}
+	r.log.Error("data directory is not the one that this node used last, or an older copy of it: none of its replicas counts as in sync; "+
+		"each is set aside and copied again once another replica leads, and one whose partition has no other stays offline until an operator elects it",
+		"path", r.marks.dir, "disk", n.Disk.ID, "replicas", replicas)
 	return nil
 }
 

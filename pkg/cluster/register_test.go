@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -55,11 +56,18 @@ func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
 // registerTelling is register with a log.
 func registerTelling(ctx context.Context, r *lateRegistry, disk vfs.FS, log *slog.Logger) error {
 	work := newTasks(ctx)
+	if err := disk.MkdirAll("data"); err != nil {
+		return err
+	}
+	start, _, err := datadir.At(disk, "data").NewStart()
+	if err != nil {
+		return err
+	}
 	reg := registration{
 		store: r, marks: marks{disk, "data"}, breakdown: &breakdown{failed: make(chan struct{})}, work: work,
-		log: log, command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+		log: log, start: start, command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
 	}
-	err := reg.run(ctx)
+	err = reg.run(ctx)
 	work.cancel(context.Canceled)
 	work.wait()
 	return err

@@ -166,8 +166,14 @@ func (d Dir) KeptReasons(lacks []redo.Lack) []health.Reason {
 }
 
 // suspectAll durably marks every replica of a node as suspect: it may lack what it
-// acknowledged last. Entries that are not directories are not replicas.
+// acknowledged last.
 func (d Dir) suspectAll() error {
+	return d.eachReplica(func(replica string) error { return d.suspect(replica, "redo journal corrupt") })
+}
+
+// eachReplica calls f with the directory of each replica of a node, until it fails. Entries that are not
+// directories are not replicas.
+func (d Dir) eachReplica(f func(replica string) error) error {
 	topics, err := d.directoriesIn(d.Topics())
 	if err != nil {
 		return err
@@ -178,7 +184,7 @@ func (d Dir) suspectAll() error {
 			return err
 		}
 		for _, replica := range replicas {
-			if err := d.suspect(replica, "redo journal corrupt"); err != nil {
+			if err := f(replica); err != nil {
 				return err
 			}
 		}

@@ -15,4 +15,8 @@ const (
 	// metadata has removed the replica from the in-sync set, or has elected it
 	// nevertheless. It holds what was found.
 	MarkSuspect = "suspect"
+	// MarkOutdated: the replica is of another disk than the one with which the node has acknowledged
+	// messages, or of an older copy of it. It is set aside once it can be copied again, unless an operator
+	// elects it.
+	MarkOutdated = "outdated"
 )

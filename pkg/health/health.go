@@ -85,6 +85,7 @@ var gravities = map[string]Gravity{
 	"data_lost":                   Degrading,
 	"copies_set_aside":            Degrading,
 	"replica_refusing":            Degrading,
+	"replicas_outdated":           Degrading,
 	"replica_failed":              Degrading,
 	"leader_failed":               Failing,
 	"exiting":                     Degrading,

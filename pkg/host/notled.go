@@ -154,6 +154,8 @@ func (w *leadWatch) whyNot(h *Topic, i int) string {
 	switch condition(hp.state.Load()) {
 	case missing:
 		return "its data is missing on disk"
+	case outdated:
+		return "its data is of another disk or an older copy"
 	case damaged:
 		return "its data is corrupt"
 	case suspected:

@@ -45,6 +45,7 @@ const (
 	suspected           // its log was truncated when it was opened: acknowledged messages may be lost
 	damaged             // a part cannot be read
 	missing             // it existed before, according to the metadata
+	outdated            // it is of another disk, or of an older copy of this one
 )
 
 // Quarantine handles replicas whose data is not intact. Its exported methods are safe for
@@ -77,6 +78,19 @@ func (q *Quarantine) clear(h *Topic, hp *Held) error {
 		return err
 	}
 	hp.state.CompareAndSwap(int32(suspected), int32(intact))
+	return nil
+}
+
+// adopt ends a replica's state as outdated: what it holds counts from here on.
+func (q *Quarantine) adopt(h *Topic, hp *Held) error {
+	if err := hp.unmark(h, datadir.MarkOutdated); err != nil {
+		return err
+	}
+	is := intact
+	if hp.Replica.Damaged() {
+		is = damaged
+	}
+	hp.state.CompareAndSwap(int32(outdated), int32(is))
 	return nil
 }
 
@@ -148,7 +162,11 @@ func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, 
 	if h.fs != q.o.FS {
 		return intact, names, nil // an ephemeral topic has no data on disk
 	}
-	return intact, names, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
+	state := intact
+	if slices.Contains(names, datadir.MarkOutdated) {
+		state = outdated
+	}
+	return state, names, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
 }
 
 // treat takes the next step for a replica whose data is not intact, and reports whether it may have
@@ -158,6 +176,14 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
 	leads := hp.Led.Load() != nil && p.Leader == q.o.Self // after a transfer its term may still exist
 	switch {
+	case inSync && state == outdated: // which only an operator's election can have caused
+		q.log.Warn("replica of an outdated data directory elected by operator: it leads with what it holds", "topic", h.Name, "partition", hp.index)
+		return true, q.adopt(h, hp)
+	case !inSync && state == outdated && !q.suspects.CanCopy(p):
+		q.log.Error("replica of an outdated data directory kept unchanged: the partition has no leader to copy from; put the right disk back, and elect the replica that holds the most: see brokerctl partition describe",
+			"topic", h.Name, "partition", hp.index)
+		q.roles.step(h, hp)
+		return false, nil
 	case inSync && len(q.others(p)) == 0 && state == missing:
 		q.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.Name, "partition", hp.index)
 		q.roles.step(h, hp)
@@ -184,7 +210,7 @@ func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err 
 		q.roles.step(h, hp)
 		return false, nil
 	case !inSync:
-		q.log.Warn("damaged replica has left the in-sync set; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", hp.index)
+		q.log.Warn("replica with damaged, missing or outdated data is not in sync; its data is set aside, and it is copied again from its leader", "topic", h.Name, "partition", hp.index)
 		return true, q.copyAgain(h, hp, t)
 	case !leads && !q.reported(hp, p):
 		q.roles.step(h, hp)

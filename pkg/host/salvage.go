@@ -159,7 +159,7 @@ func (q *Quarantine) reasons() []health.Reason {
 	leaders, others := q.failures.list(q.o.Self, q.o.Meta.Topic)
 	add("leader_failed", "partitions that this node fails to lead, see its log", leaders)
 	add("replica_failed", "replicas that this node fails to open, see its log", others)
-	var salvaged, lost, refusing []string
+	var salvaged, lost, refusing, old []string
 	q.topics.EachHeld(func(h *Topic, hp *Held) {
 		name := fmt.Sprintf("%s/%d", h.Name, hp.index)
 		if hp.salvaged.Load() {
@@ -168,6 +168,9 @@ func (q *Quarantine) reasons() []health.Reason {
 		if q.Lost(h, hp) {
 			lost = append(lost, name)
 		}
+		if condition(hp.state.Load()) == outdated {
+			old = append(old, name)
+		}
 		if hp.Replica.Refusing() {
 			refusing = append(refusing, name)
 		}
@@ -175,7 +178,9 @@ func (q *Quarantine) reasons() []health.Reason {
 	slices.Sort(salvaged)
 	slices.Sort(lost)
 	slices.Sort(refusing)
+	slices.Sort(old)
 	add("data_lost", "partitions whose only in-sync replica lost its data directory, see `brokerctl partition repair`", lost)
+	add("replicas_outdated", "replicas of another disk, or of an older copy of this one, which are not served until a leader replaces them or an operator elects them", old)
 	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages", refusing)
 	add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", q.Asides.Waiting())
 	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)

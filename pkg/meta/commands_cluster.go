@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // and could be elected for what it lost.
 //
 // A node with an empty disk leaves every in-sync set, even as the only member: such a partition has
-// no leader until an operator names one.
+// no leader until an operator names one. The same applies if its Disk is Outdated.
 //
 // A program that does not support the feature level of the cluster is refused with failure.FeatureLevel.
 type NodeStarted struct {
@@ -69,9 +70,13 @@ type NodeStarted struct {
 	// Empty: the node's disk has lost everything that it acknowledged. The node repeats this
 	// until the command was accepted.
 	Empty bool `json:"empty,omitempty"`
+	// Follows are the earlier starts of Node.Disk that may be the last registered one.
+	Follows []string `json:"follows,omitempty"`
+	// Marked is the last start of the disk that was Outdated and after which every replica on it was marked.
+	Marked string `json:"marked,omitempty"`
 }
 
-func (c NodeStarted) validate() error { return c.Node.validate() }
+func (c NodeStarted) validate() error { return cmp.Or(c.Node.validate(), c.validateDisk()) }
 
 func (c NodeStarted) apply(s *State, r *Result) error {
 	was := s.Node(c.Node.ID)
@@ -82,11 +87,14 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 		return fmt.Errorf("node %s: %w", c.Node.ID, err)
 	}
 	n := c.Node
-	n.Incarnation, n.State, n.Intent, n.LostPower, n.DiskFull = 1, NodeUp, IntentNone, false, false
+	n.Incarnation, n.State, n.Intent, n.LostPower, n.DiskFull, n.Outdated = 1, NodeUp, IntentNone, false, false, false
 	if was != nil {
 		n.ID = was.ID // use the string shared by the topics
 		n.Incarnation = was.Incarnation + 1
 		n.Intent = was.Intent
+		n.Outdated = was.Disk.Outdated(n.Disk, c.Follows) || was.Outdated && was.Disk.Start != c.Marked
+		r.DiskBefore = was.Disk
+		n.Disk.Starts = was.Disk.numbered(n.Disk)
 		n.LostPower = lostPower(was, &c) || c.Unclean && was.LostPower // a start may be registered twice
 		n.State = n.whenAlive()
 		if was.State == NodeDraining {

@@ -94,6 +94,10 @@ func describeNode(c Command, r *Result) Event {
 		if n.Incarnation == 1 {
 			return Event{Kind: "node_joined", Object: string(n.ID), What: "node joined the cluster, version " + n.Version}
 		}
+		if r.DiskBefore.Outdated(n.Disk, c.Follows) {
+			what := "node started with " + r.DiskBefore.Difference(n.Disk) + "; its replicas count as empty"
+			return Event{Kind: "node_disk_outdated", Object: string(n.ID), What: what}
+		}
 		return Event{Kind: "node_started", Object: string(n.ID), What: fmt.Sprintf("node started, version %s, start %d", n.Version, n.Incarnation)}
 	case SetNodeState:
 		return Event{Kind: "node_" + string(c.State), Object: string(c.ID), What: "node is " + string(c.State)}

@@ -42,6 +42,13 @@ type Node struct {
 	// LostPower: its machine lost power, and it has not stopped cleanly since: unsynced data
 	// may be lost.
 	LostPower bool `json:"lost_power,omitempty"`
+
+	// Disk is the data directory of its last start.
+	Disk Disk `json:"disk,omitzero"`
+
+	// Outdated: it started with another data directory than before, or an older copy of it. The node has left
+	// every in-sync set, and sets aside the replicas that it found there.
+	Outdated bool `json:"outdated,omitempty"`
 }
 
 // MayHold reports whether new replicas may be placed on the node: it is up, or draining and not

@@ -16,6 +16,8 @@ func lossOf(was *Node, c *NodeStarted) loss {
 	switch {
 	case was != nil && c.Empty:
 		return lossAll
+	case was != nil && was.Disk.Outdated(c.Node.Disk, c.Follows):
+		return lossAll
 	case lostPower(was, c):
 		return lossUnsynced
 	}

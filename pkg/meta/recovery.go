@@ -120,6 +120,7 @@ func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	node := *self
 	node.Intent = IntentNone
 	node.State = NodeUp
+	node.Disk = Disk{} // s may be older than its last start
 	next.nodes = []*Node{&node}
 	only := func(t *Topic) *Topic { return t.onlyOn(node.ID, s.index) }
 	next.topics.update(only)

@@ -43,6 +43,8 @@ type Result struct {
 	Purged  []string // names of topics that were purged from the trash
 	Failed  []error  // of a command with many parts: an error or nil for each; nil: all succeeded
 
+	DiskBefore Disk // of NodeStarted: the disk of the start before
+
 	at int64 // when the command was proposed, ns since 1970; 0: unknown
 }
 

@@ -48,7 +48,11 @@ func (r random) command(s *State) Command {
 	case 21:
 		return PurgeTopics{[]Incarnation{Incarnation(r.Uint64N(s.Index() + 1))}}
 	case 0, 17:
-		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag(), Empty: r.IntN(8) == 0}
+		disk := Disk{ID: fmt.Sprint(r.IntN(2)), Start: fmt.Sprint(r.IntN(3))}
+		return NodeStarted{
+			Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number()), Disk: disk}, Unclean: *r.flag(), Empty: r.IntN(8) == 0,
+			Follows: []string{fmt.Sprint(r.IntN(3))}, Marked: fmt.Sprint(r.IntN(3)),
+		}
 	case 1:
 		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
 	case 2:
@@ -133,8 +137,8 @@ func checkOutcome(t *testing.T, s *State, was *Node, c Command) {
 	case NodeStarted:
 		for tp := range s.Topics() {
 			for i := range tp.Partitions {
-				if c.Empty && was != nil && slices.Contains(tp.Partitions[i].ISR, c.Node.ID) {
-					t.Fatalf("%s/%d: %s is in sync with an empty disk", tp.Name, i, c.Node.ID)
+				if was != nil && (c.Empty || was.Disk.Outdated(c.Node.Disk, c.Follows)) && slices.Contains(tp.Partitions[i].ISR, c.Node.ID) {
+					t.Fatalf("%s/%d: %s is in sync with an empty or outdated disk", tp.Name, i, c.Node.ID)
 				}
 			}
 		}

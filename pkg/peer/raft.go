@@ -3,13 +3,11 @@ package peer
 import (
 	"context"
 	"net"
-	"sync/atomic"
 	"time"
 )
 
 // raftListener accepts connections of class Raft.
 type raftListener struct {
-	wanted atomic.Bool // a caller accepts
 	conns  chan net.Conn
 	addr   address
 	ctx    context.Context
@@ -30,11 +28,12 @@ func newRaftListener(ctx context.Context, addr string) *raftListener {
 
 // RaftListener returns the listener that accepts the connections of class Raft from other nodes,
 // after their hellos. A connection belongs to the caller that accepts it. Connections are refused
-// until RaftListener was called once, and after the listener is closed. Its Addr is
-// Options.Advertise.
+// until RaftListener was called, and after the listener is closed, until it is called again. Its Addr
+// is Options.Advertise.
 func (t *Transport) RaftListener() net.Listener {
-	t.raft.wanted.Store(t.raft.ctx.Err() == nil)
-	return t.raft
+	l := newRaftListener(t.ctx, t.options.Advertise)
+	t.raft.Store(l)
+	return l
 }
 
 // DialRaft opens a connection of class Raft to a node at an address, within the timeout; 0: the
@@ -68,6 +67,9 @@ func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address strin
 	return conn, answer, nil
 }
 
+// wanted reports whether a caller accepts connections.
+func (l *raftListener) wanted() bool { return l != nil && l.ctx.Err() == nil }
+
 // offer waits for timeout until a caller accepts the connection. If none does, it closes the
 // connection.
 func (l *raftListener) offer(conn net.Conn, timeout time.Duration) {
@@ -94,7 +96,6 @@ func (l *raftListener) Accept() (net.Conn, error) {
 
 // Close ends accepting.
 func (l *raftListener) Close() error {
-	l.wanted.Store(false)
 	l.cancel()
 	return nil
 }

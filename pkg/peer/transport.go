@@ -24,8 +24,8 @@ type Transport struct {
 	unverified *unverified
 	places     chan struct{} // holds one for each connection that a member made
 	ledger     ledger
-	raft       *raftListener
-	opened     atomic.Uint64 // connections made, for session numbers
+	raft       atomic.Pointer[raftListener] // nil: no caller accepts
+	opened     atomic.Uint64                // connections made, for session numbers
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -45,7 +45,6 @@ func New(o Options) (*Transport, error) {
 	}
 	t.ledger.counts = make(map[statsKey]*counters)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.raft = newRaftListener(t.ctx, o.Advertise)
 	return t, nil
 }
 
@@ -138,7 +137,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 	}
 	if hello.Class == ClassRaft {
 		unwatch()
-		t.raft.offer(conn, t.options.HandshakeTimeout)
+		t.raft.Load().offer(conn, t.options.HandshakeTimeout)
 		return
 	}
 	l := t.newLink(conn, hello, t.ledger.of(statsKey{hello.Node, hello.Class, true}))
@@ -256,7 +255,7 @@ func (t *Transport) serves(c Class) bool {
 	case ClassPing:
 		return true
 	case ClassRaft:
-		return t.raft.wanted.Load()
+		return t.raft.Load().wanted()
 	case ClassReplication, ClassForward, ClassForm:
 	}
 	return t.options.Handlers[c] != nil

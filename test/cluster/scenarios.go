@@ -57,6 +57,7 @@ var scenarios = []scenario{
 	{name: "membership", about: "drain, grow, move, decommission and remove by brokerctl; no publish may fail", graceful: true, run: membership},
 	{name: "tls", about: "nodes with certificates: foreign ones are refused, theirs are renewed, a leader is killed", setup: certify, run: playTLS},
 	{name: "unclean", about: "an operator elects a replica that is not in sync, since the others are gone", long: true, alone: playUnclean},
+	{name: "old-disk", about: "the old disk of a replaced node returns, and one is restored from a snapshot: neither counts as in sync", alone: playOldDisk},
 	{name: "ordered", about: "an ordered topic through fail-overs, pauses and restarts", alone: playOrdered},
 	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
 	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},

@@ -168,7 +168,7 @@ func (d *diagnosis) ofThePlace() {
 
 // The kinds of events that begin a cause, each with those that end it.
 var (
-	nodeDown         = []string{"node_down", "node_up", "node_draining", "node_started", "node_joined", "node_removed"}
+	nodeDown         = []string{"node_down", "node_up", "node_draining", "node_started", "node_disk_outdated", "node_joined", "node_removed"}
 	partitionOffline = []string{"partition_offline", "leader_elected", "leader_elected_unclean", "leader_yielded"}
 	topicPaused      = []string{"topic_paused", "topic_resumed"}
 	channelPaused    = []string{"channel_paused", "channel_resumed"}

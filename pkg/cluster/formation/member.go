@@ -47,6 +47,11 @@ func (n *Node) Handle(ctx context.Context, from meta.NodeID, text []byte) ([]byt
 		if err := n.letIn(ctx, from, r); err != nil {
 			a.refuse(err)
 		}
+	case r.Kind == askDisk:
+		var err error
+		if a.Certain, err = n.compareDisk(ctx, r); err != nil {
+			a.refuse(err)
+		}
 	default:
 		if !n.give(r.Kind, r.From) {
 			a.refuse(errors.New("already promised to another bootstrap node"))
@@ -59,7 +64,7 @@ func (n *Node) Handle(ctx context.Context, from meta.NodeID, text []byte) ([]byt
 // request for membership.
 func (n *Node) relays(from meta.NodeID, r *request) bool {
 	s := n.Store()
-	if s == nil || r.Kind != askJoin || !r.Relayed {
+	if s == nil || r.Kind != askJoin && r.Kind != askDisk || !r.Relayed {
 		return false
 	}
 	_, member := s.Members().Configuration().Find(from)
@@ -92,7 +97,7 @@ func (n *Node) give(kind requestKind, to identity) bool {
 	case askRelease:
 		n.word.release(to)
 		return true
-	case askWho, askJoin:
+	case askWho, askJoin, askDisk:
 	}
 	return false
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Expect int
 	// HasState reports that the node already has metadata to open.
 	HasState bool
+	// Disk is the data directory of the metadata; nil: it is not compared.
+	Disk *Disk
 	// JoinToken returns the node's join token; "": it has none. It is called when the node joins a
 	// cluster. nil: there is none. After an fs.ErrNotExist the node asks without a token.
 	JoinToken func() (string, error)
@@ -81,6 +83,7 @@ type Node struct {
 	told       map[string]string // address to the last logged refusal; used by Start
 	refused    complaint.Rare[refusal]
 	complaints complaint.Book
+	compared   bool // enough members have answered about the node's disk; used by Start and Compared
 
 	mu       sync.Mutex              // guards the fields below
 	contacts map[meta.NodeID]contact // of a leader with the members without a vote; not changed, only replaced
@@ -107,29 +110,23 @@ func New(o Options) *Node {
 	}
 }
 
-// Start opens the metadata: with state, at once; otherwise when the node has been admitted to a
+// Start opens the metadata: with state, at once, unless other nodes know that the disk is outdated; otherwise when the node has been admitted to a
 // cluster, or may bootstrap one (bootstrap is true then). A bootstrap node has named the
 // cluster when Start returns; other nodes may not know a leader yet. It waits for others until
 // ctx ends. A permanent decision is returned as an error.
 func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.Store, error)) (*raftstore.Store, error) {
-	bootstrapped := false
-	if !n.o.HasState {
-		var err error
-		if bootstrapped, err = n.form(ctx); err != nil {
-			return nil, fmt.Errorf("join or form cluster: %w", err)
-		}
+	if n.o.HasState {
+		return n.current(ctx, open)
 	}
-	s, err := open(bootstrapped)
+	n.compared = true // it has no vote to repeat
+	bootstrapped, err := n.form(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("join or form cluster: %w", err)
+	}
+	s, err := n.opened(open(bootstrapped))
 	if err != nil {
 		return nil, err
 	}
-	was, err := raftstore.StoredCluster(s)
-	if err != nil {
-		was = "" // known once there is a leader
-	}
-	n.mu.Lock()
-	n.store, n.was = s, was
-	n.mu.Unlock()
 	if bootstrapped {
 		err = s.WaitLeader(ctx)
 		if err == nil {
@@ -355,7 +352,8 @@ func addressesOf(all []seen) (out []string) {
 // reply is an answer, or the reason for its absence or refusal.
 type reply struct {
 	seen
-	err error
+	certain bool // as answer.Certain
+	err     error
 }
 
 // askAll queries all addresses concurrently, and returns the replies in the order of the
@@ -400,7 +398,7 @@ func (n *Node) ask(ctx context.Context, to meta.NodeID, address string, r reques
 	case r.Cluster != "" && a.Cluster != "" && a.Cluster != r.Cluster:
 		return reply{seen: a.seen, err: fmt.Errorf("%w: %s", ErrOtherCluster, a.Node)}
 	}
-	return reply{seen: a.seen, err: a.err()}
+	return reply{seen: a.seen, certain: a.Certain, err: a.err()}
 }
 
 // Store returns the metadata; nil if Start has not opened it.

@@ -23,6 +23,8 @@ type request struct {
 	Relayed bool        `json:"relayed,omitempty"` // sent on by a member: not forwarded again
 	// Proof is that of the sender's join token; nil: it has none.
 	Proof *access.JoinProof `json:"proof,omitempty"`
+	// Claim is that of askDisk.
+	Claim *claim `json:"claim,omitempty"`
 }
 
 type requestKind string
@@ -33,6 +35,7 @@ const (
 	askBond    requestKind = "bind"
 	askRelease requestKind = "release"
 	askJoin    requestKind = "join"
+	askDisk    requestKind = "disk" // whether the sender's data directory is outdated
 )
 
 type answer struct {
@@ -40,6 +43,7 @@ type answer struct {
 	Granted bool   `json:"granted,omitempty"`
 	Code    string `json:"code,omitempty"` // reason of a refusal; "": retry
 	Reason  string `json:"reason,omitempty"`
+	Certain bool   `json:"certain,omitempty"` // of askDisk: the leader has answered
 }
 
 // ErrSelf is returned by Options.Call if the address is this node's own.
@@ -62,6 +66,7 @@ var codes = []struct {
 	{"not-sender", ErrNotSender, false},
 	{"open-port", ErrOpenPort, false},
 	{"unanswered", errUnanswered, true},
+	{"disk-outdated", ErrDiskOutdated, false},
 }
 
 // refuse sets the reason of a refusal.
