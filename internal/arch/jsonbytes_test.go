@@ -30,6 +30,7 @@ var trustedJSON = map[string]string{
 	"pkg/client/lookup.go":            "addresses",
 	"pkg/cluster/formation/wire.go":   "from a node",
 	"pkg/consume/relaysource.go":      "from a node",
+	"pkg/datadir/disk.go":             "the node's own file",
 	"pkg/forward/operate.go":          "from a node",
 	"pkg/keys/keys.go":                "tokens; texts are read from the body",
 	"pkg/meta/command.go":             "metadata, whose names are checked",
