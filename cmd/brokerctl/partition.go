@@ -237,7 +237,7 @@ func newPartitionVerifyCommand(g *globals) *cobra.Command {
 		Use:   "verify TOPIC",
 		Short: "Compare the replicas of a topic's partitions",
 		Long: `Compare digests of the log up to the committed end over all in-sync replicas. The exit code is 1
-if they differ, 7 if some did not answer. Large topics need a larger --timeout.`,
+if they differ, or one holds more than its leader, 7 if some did not answer. Large topics need a larger --timeout.`,
 	}, func(cmd *cobra.Command, at target) error { return verifyPartitions(cmd, g, at.topic) })
 }
 
@@ -265,6 +265,10 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 		for _, d := range v.Partitions {
 			for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
 				p.Line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
+			}
+			for _, node := range slices.Sorted(maps.Keys(d.Longer)) {
+				p.Line("partition %d is longer on %s than at its leader: committed up to %d there; elect that replica, or see `brokerctl partition describe`",
+					d.Partition, node, d.Longer[node])
 			}
 			if len(d.MissingNodes) > 0 {
 				p.Line("partition %d: no answer from %s: the replicas there are not compared; repeat it once they answer", d.Partition, list(d.MissingNodes))

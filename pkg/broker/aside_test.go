@@ -196,5 +196,9 @@ func TestHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 		if err != nil || len(found.Copies) != 2 || !found.Copies[1].Refusing || found.Copies[1].LogEnd != 30 {
 			t.Errorf("%+v: %v", found, err)
 		}
+		d, err := l.at("n1").Contents.Digest(t.Context(), "t")
+		if err != nil || d[0].Identical || d[0].Compared() != "NO" || len(d[0].Longer) != 1 || d[0].Longer["n2"] != 30 {
+			t.Errorf("verify: %+v, %v", d, err)
+		}
 	})
 }

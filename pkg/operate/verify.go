@@ -82,6 +82,7 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 	a := copyArgs{PartitionID: idOf(t, i)}
 	same := func(meta.NodeID) copyArgs { return a }
 	copies := askAll(ctx, o.node, askCopy, o.node.copiesOf(p), same)
+	out.Longer = o.longer(ctx, p, copies, a)
 	var nodes []meta.NodeID
 	if a.From, a.End, nodes = common(copies, p.ISR); len(nodes) == 0 {
 		out.MissingNodes = unanswered(&out, p.ISR)
@@ -102,7 +103,35 @@ func (o *Contents) compare(ctx context.Context, t *meta.Topic, i int) api.Partit
 			out.Digests[string(id)] = digest
 		}
 	})
-	out.Identical, out.MissingNodes = identical(out.Digests, p.ISR), unanswered(&out, p.ISR)
+	out.Identical, out.MissingNodes = identical(out.Digests, p.ISR) && len(out.Longer) == 0, unanswered(&out, p.ISR)
+	return out
+}
+
+// longer returns the replicas with committed messages that the leader lacks, and their committed ends. The replicas
+// were not asked at one moment, so the leader is asked again: its log has by now what another had as committed then.
+func (o *Contents) longer(ctx context.Context, p *meta.Partition, copies map[meta.NodeID]api.Copy, a copyArgs) map[string]uint64 {
+	leader, answered := copies[p.Leader]
+	if !answered || len(beyond(copies, leader.LogEnd)) == 0 {
+		return nil
+	}
+	leader, err := askCopy.ask(ctx, o.node, p.Leader, a)
+	if err != nil {
+		return nil // the caller names a leader that does not answer
+	}
+	return beyond(copies, leader.LogEnd)
+}
+
+// beyond returns the committed ends above an end; nil if none is.
+func beyond(copies map[meta.NodeID]api.Copy, end uint64) map[string]uint64 {
+	var out map[string]uint64
+	for id, c := range copies {
+		if c.CommittedEnd > end {
+			if out == nil {
+				out = map[string]uint64{}
+			}
+			out[string(id)] = c.CommittedEnd
+		}
+	}
 	return out
 }
 

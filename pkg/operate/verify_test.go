@@ -61,3 +61,17 @@ func TestInSyncReplicasWithoutAnAnswerAreNamed(t *testing.T) {
 		t.Errorf("%q did not answer, want none", got)
 	}
 }
+
+func TestReplicasBeyondTheLeaderAreNamed(t *testing.T) {
+	copies := map[meta.NodeID]api.Copy{"n1": {CommittedEnd: 3, LogEnd: 5}, "n2": {CommittedEnd: 5, LogEnd: 7}, "n3": {CommittedEnd: 6, LogEnd: 6}}
+	if got := beyond(copies, 5); len(got) != 1 || got["n3"] != 6 {
+		t.Errorf("beyond 5: %v", got)
+	}
+	if got := beyond(copies, 6); got != nil {
+		t.Errorf("beyond 6: %v", got)
+	}
+	d := api.PartitionDigest{Digests: map[string]string{"n1": "ab", "n3": "ab"}, Longer: map[string]uint64{"n3": 6}}
+	if got := d.Compared(); got != "NO" {
+		t.Errorf("compared: %s", got)
+	}
+}

@@ -217,23 +217,25 @@ type Verification struct {
 // PartitionDigest holds, per node, the digest of the messages on disk below the committed end.
 // Identical: all in-sync replicas returned the same digest. Unreadable gives, for each other
 // node that answered, why its replica cannot be read; a damaged one is copied again from
-// another replica. MissingNodes have an in-sync replica and did not answer.
+// another replica. Longer gives the committed end of each replica that holds committed messages beyond the end of
+// its leader's log. MissingNodes have an in-sync replica and did not answer.
 type PartitionDigest struct {
 	Partition    int               `json:"partition"`
 	CommittedEnd uint64            `json:"committed_end"`
 	Digests      map[string]string `json:"digests"`
 	Unreadable   map[string]string `json:"unreadable,omitempty"`
+	Longer       map[string]uint64 `json:"longer,omitempty"`
 	MissingNodes []string          `json:"missing_nodes,omitempty"`
 	Identical    bool              `json:"identical"`
 }
 
-// Compared returns whether the replicas are identical, for people: yes; NO, also if one cannot be read; or unknown, if
-// those that answered do not differ, and in-sync ones did not answer.
+// Compared returns whether the replicas are identical, for people: yes; NO, also if one cannot be read or holds more
+// than its leader; or unknown, if those that answered do not differ, and in-sync ones did not answer.
 func (d *PartitionDigest) Compared() string {
 	switch {
 	case d.Identical:
 		return "yes"
-	case len(d.Unreadable) > 0, len(slices.Compact(slices.Sorted(maps.Values(d.Digests)))) > 1:
+	case len(d.Unreadable) > 0, len(d.Longer) > 0, len(slices.Compact(slices.Sorted(maps.Values(d.Digests)))) > 1:
 		return "NO"
 	}
 	return "unknown"
