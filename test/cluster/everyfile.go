@@ -77,6 +77,7 @@ var kinds = []kind{
 	{"first-administrator", false}, // each start writes it again
 	{"unregistered", true},
 	{"cluster", true},
+	{"disk", true},
 	{"meta/identity.json", true},
 	{"meta/raft.db", true},
 	{"meta/reserve", true},
@@ -88,6 +89,7 @@ var kinds = []kind{
 	{"topics/*/*/*.index", false},
 	{"topics/*/*/checkpoint", false},
 	{"topics/*/*/committed", false},
+	{"topics/*/*/outdated", false},
 	{"topics/*/*/positioned", false},
 	{"topics/*/*/positions.?", false},
 	{"topics/*/*/replica", false},
