@@ -126,6 +126,30 @@ func TestEveryRouteHasARight(t *testing.T) {
 	}
 }
 
+// TestConnectionsWithoutIdentityAreNotKept: over HTTP, a client without credentials uses no connection for longer than
+// its request.
+func TestConnectionsWithoutIdentityAreNotKept(t *testing.T) {
+	s, a, tokens := guardedServer(t, newFake("t"))
+	for _, tt := range []struct {
+		user, path string
+		closed     bool
+	}{
+		{"", "/ping", true}, {"", "/lookup?topic=t", true}, {"", "/v1/topics", true}, {"", "/nothing", true},
+		{"wrong", "/v1/topics", true}, {"reader", "/v1/topics", false}, {"reader", "/ping", false}, {"publisher", "/v1/users", false},
+	} {
+		w := askAs(s.Handler(), tokens[tt.user], http.MethodGet, tt.path, "")
+		if closed := w.Header().Get("Connection") == "close"; closed != tt.closed {
+			t.Errorf("%q %s: closed %v", tt.user, tt.path, closed)
+		}
+	}
+	if err := a.Change(t.Context(), access.Change{Verb: access.Disable}); err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(s.Handler(), http.MethodGet, "/ping", ""); w.Header().Get("Connection") != "" {
+		t.Error("closed while access control is off")
+	}
+}
+
 // TestRequestsWithoutIdentityAreRefused calls every route, without a credential and with a wrong
 // one.
 func TestRequestsWithoutIdentityAreRefused(t *testing.T) {

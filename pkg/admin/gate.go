@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,6 +51,11 @@ type refusal struct{ user, pattern string }
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 	pattern := g.match(r)
 	needed, known := g.needs[pattern]
+	now, d := time.Now(), g.guard.Directory()
+	if d.On() && anonymous(r, now) {
+		// Clients without credentials keep no connection between their requests.
+		w.Header().Set("Connection", "close")
+	}
 	switch {
 	case g.open[pattern] || needed.open:
 		return g.next(w, r)
@@ -58,7 +64,6 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) string {
 	case !known:
 		needed = admin // a test ensures that there is none
 	}
-	now, d := time.Now(), g.guard.Directory()
 	checked := d.On() || needed.always || needed.secret && len(d.Users()) > 0
 	if !checked && r.Header.Get("Authorization") == "" && r.TLS == nil {
 		return g.next(w, r)
@@ -172,6 +177,12 @@ func (g *gate) identify(r *http.Request, now time.Time, needed bool) (*guard.Ide
 	return guard.Certificate(guard.Verified(r.TLS)), nil
 }
 
+// anonymous reports whether a request shows no credentials that could be valid.
+func anonymous(r *http.Request, now time.Time) bool {
+	c := guard.Verified(r.TLS)
+	return r.Header.Get("Authorization") == "" && (c == nil || now.After(c.NotAfter))
+}
+
 // remoteAddr returns the client's address; nil if the request did not arrive over TCP.
 func remoteAddr(r *http.Request) net.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -184,6 +195,9 @@ func remoteAddr(r *http.Request) net.Addr {
 // refuse answers a request that is not let in.
 func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	g.refused()
+	if errors.Is(err, failure.WrongCredentials) {
+		w.Header().Set("Connection", "close")
+	}
 	f := failure.Of(err)
 	e := api.Errorf(f.Code, "%w", err)
 	e.Hint, e.Fate = f.Hint, "refused"

@@ -82,6 +82,7 @@ func (g *Guard) Changed() <-chan struct{} {
 type Identity struct {
 	token *access.Token
 	names []string // of a verified certificate
+	until int64    // when the certificate expires, ns since 1970; 0: never
 	user  string   // the user with that password
 	first bool     // the secret of the first administrator was given
 }
@@ -107,6 +108,9 @@ func (id *Identity) User(d *access.Directory, now int64) *access.User {
 		}
 		return d.User(t.User)
 	case id.names != nil:
+		if id.until != 0 && now > id.until {
+			return nil
+		}
 		return d.ByCertificate(id.names)
 	}
 	return d.User(id.user)
@@ -114,10 +118,13 @@ func (id *Identity) User(d *access.Directory, now int64) *access.User {
 
 // Expires returns when the identity expires, ns since 1970; 0: never.
 func (id *Identity) Expires() int64 {
-	if id == nil || id.token == nil {
+	switch {
+	case id == nil:
 		return 0
+	case id.token != nil:
+		return id.token.Expires
 	}
-	return id.token.Expires
+	return id.until
 }
 
 // Token returns the identity of a token. from is the client's address.
@@ -142,13 +149,15 @@ func (g *Guard) Password(ctx context.Context, from net.Addr, user, password stri
 		}
 		return id, err
 	}
+	// Before the password is compared with those that are remembered: otherwise an address with too many failures could
+	// go on guessing, as fast as it can, while the user is logged in elsewhere.
+	if !g.failures.may(placeOf(from), now) {
+		return nil, failure.ManyFailures
+	}
 	u := g.Directory().User(user)
 	mark := g.mark(u, password)
 	if u != nil && u.Password != "" && g.known(mark, now) {
 		return &Identity{user: user}, nil
-	}
-	if !g.failures.may(placeOf(from), now) {
-		return nil, failure.ManyFailures
 	}
 	var ok bool
 	if err := g.Hashing(ctx, func() { ok = access.HasPassword(u, password) }); err != nil {
@@ -213,7 +222,15 @@ func Certificate(c *x509.Certificate) *Identity {
 	if names == nil {
 		return nil
 	}
-	return &Identity{names: names}
+	return &Identity{names: names, until: unixNano(c.NotAfter)}
+}
+
+// unixNano returns a time in ns since 1970; 0 if it is beyond their range, as in certificates that do not expire.
+func unixNano(t time.Time) int64 {
+	if ns := t.UnixNano(); time.Unix(0, ns).Equal(t) {
+		return ns
+	}
+	return 0
 }
 
 // mark is what is kept of a right password: a keyed hash of it and of what is stored of it, so

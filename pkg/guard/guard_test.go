@@ -104,6 +104,46 @@ func TestIdentityExpiresWithItsCredential(t *testing.T) {
 	}
 }
 
+// TestRememberedPasswordIsNoWayAroundTheLimit: an address with too many failures does not get in with the right
+// password, also while the user has just logged in from elsewhere.
+func TestRememberedPasswordIsNoWayAroundTheLimit(t *testing.T) {
+	stored, err := access.HashPassword("password 1", rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBook(t, create("joe"), access.Change{Verb: access.SetPassword, User: "joe", Password: stored})
+	g := b.guard()
+	for range failureBurst {
+		_, _ = g.Password(t.Context(), there, "joe", "wrong", now)
+	}
+	if _, err := g.Password(t.Context(), here, "joe", "password 1", now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Password(t.Context(), there, "joe", "password 1", now); !errors.Is(err, failure.ManyFailures) {
+		t.Errorf("the address with failures: %v", err)
+	}
+	if _, err := g.Password(t.Context(), here, "joe", "password 1", now); err != nil {
+		t.Errorf("the other address: %v", err)
+	}
+	if _, err := g.Password(t.Context(), there, "joe", "password 1", now.Add(failureEach)); err != nil {
+		t.Errorf("the address with failures, later: %v", err)
+	}
+}
+
+// TestCertificateHasAnEnd: its identity has no user afterwards.
+func TestCertificateHasAnEnd(t *testing.T) {
+	b := newBook(t, access.Change{Verb: access.CreateUser, User: "ops", Certificates: []string{"ops"}})
+	for _, tt := range []struct {
+		end time.Time
+		ok  bool
+	}{{now.Add(-time.Second), false}, {now, true}, {time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), true}} {
+		id := Certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "ops"}, NotAfter: tt.end})
+		if ok := id.User(b.d.Load(), now.UnixNano()) != nil; ok != tt.ok {
+			t.Errorf("%v: %v", tt.end, ok)
+		}
+	}
+}
+
 func TestFailuresAreLimitedByAddress(t *testing.T) {
 	b := newBook(t, create("joe"))
 	text, _ := b.token("joe", 0)

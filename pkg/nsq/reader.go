@@ -137,6 +137,9 @@ func (r *Reader) Next(c *Command) error {
 	return nil
 }
 
+// LineSize returns the size of the last line that Next has read, its end included.
+func (r *Reader) LineSize() int { return len(r.line) + 1 }
+
 // findEnd returns the length of the next line without its end.
 func (r *Reader) findEnd() (int, error) {
 	for seen := 0; ; {

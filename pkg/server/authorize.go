@@ -39,10 +39,11 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() != 0 {
 		return nsq.Errorf(failure.BadCommand, "AUTH invalid number of parameters")
 	}
-	body, err := readCommandBody(s.conn, s.reader, "AUTH", s.srv.maxIntroduction())
+	body, err := readCommandBody(s.conn, s.reader, "AUTH", s.allowed(nsq.Auth))
 	if err != nil {
 		return err
 	}
+	s.proving.Store(true)
 	secret := string(body)
 	on, token := s.srv.opts.Guard.Directory().On(), access.IsToken(secret)
 	switch {
@@ -95,6 +96,7 @@ func (a authenticating) user(ctx context.Context, secret string) error {
 func (a authenticating) answer(ctx context.Context, who authorized) error {
 	s := a.session
 	s.rights.shown = true
+	s.srv.authenticated(s)
 	s.describe(func(about *stats.Client) {
 		about.Authed, about.AuthIdentity, about.AuthIdentityURL = true, who.Identity, who.IdentityURL
 	})
@@ -114,10 +116,7 @@ func (r *rights) fail(why string) error {
 
 // certificate returns the identity in the connection's verified certificate, or nil.
 func (r *rights) certificate() *guard.Identity {
-	if r.link.tls == nil {
-		return nil
-	}
-	return guard.Certificate(guard.Verified(new(r.link.tls.ConnectionState())))
+	return guard.Certificate(r.link.verified.Load())
 }
 
 // ask asks the auth servers what the connection may do. It logs the reason of a failure; the client
@@ -249,11 +248,13 @@ func (r *rights) listen(verb nsq.Verb, want access.Demand) {
 	}
 }
 
-// expiryInterval is how often EnforceAccess looks for subscriptions whose tokens have expired.
+// expiryInterval is how often EnforceAccess looks for subscriptions whose tokens have expired, and for connections whose
+// client certificates have.
 const expiryInterval = 2 * time.Second
 
 // EnforceAccess ends subscriptions that are no longer permitted, until ctx ends: because rules have
-// changed, or tokens were revoked or have expired.
+// changed, or tokens were revoked or have expired. It ends connections that must authenticate since access control was
+// enabled and do not, and those whose client certificate has expired.
 func (s *Server) EnforceAccess(ctx context.Context) {
 	tick := time.NewTicker(expiryInterval)
 	defer tick.Stop()
@@ -263,6 +264,7 @@ func (s *Server) EnforceAccess(ctx context.Context) {
 		d := s.opts.Guard.Directory()
 		if d != was {
 			s.endForbidden(d)
+			s.endOverdue(time.Now())
 			was = d
 		}
 		select {
@@ -271,6 +273,7 @@ func (s *Server) EnforceAccess(ctx context.Context) {
 			if d.On() {
 				s.endForbidden(d)
 			}
+			s.endOverdue(time.Now())
 		case <-ctx.Done():
 			return
 		}

@@ -198,8 +198,11 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
 	}
-	body, err := readCommandBody(s.conn, s.reader, "IDENTIFY", s.srv.maxIntroduction())
+	body, err := readCommandBody(s.conn, s.reader, "IDENTIFY", s.allowed(nsq.Identify))
 	if err != nil {
+		return err
+	}
+	if err := s.spend(len(body), nsq.Identify); err != nil {
 		return err
 	}
 	id, err := nsq.ParseIdentity(body)

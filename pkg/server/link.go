@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -49,7 +50,8 @@ type link struct {
 	wake       chan struct{} // of capacity 1: the writer has something to do
 	writerDone chan struct{} // closed when the writer has ended
 	cause      atomic.Pointer[ended]
-	listening  atomic.Pointer[listening] // nil: no subscription that the cluster's users have to permit
+	listening  atomic.Pointer[listening]        // nil: no subscription that the cluster's users have to permit
+	verified   atomic.Pointer[x509.Certificate] // that the client has shown; nil: none
 
 	mu       sync.Mutex // guards the following
 	about    stats.Client

@@ -37,6 +37,7 @@ type Server struct {
 	closed    bool
 	listeners map[net.Listener]struct{}
 	sessions  map[*session]struct{}
+	waiting   unauthenticated
 }
 
 // New returns a Server. It starts nothing. It fails if options contradict each other.
@@ -48,6 +49,7 @@ func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 	return &Server{
 		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(), abortTimeout: defaultAbortTimeout,
 		listeners: make(map[net.Listener]struct{}), sessions: make(map[*session]struct{}),
+		waiting: newUnauthenticated(opts.MaxConnections),
 	}, nil
 }
 
@@ -139,6 +141,7 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	ctx = publish.WithClient(context.WithoutCancel(ctx), conn.RemoteAddr().String())
 	ctx, cancel := context.WithCancelCause(s.opts.Creations.By(ctx, conn.RemoteAddr()))
 	c := newSession(ctx, s, conn, cancel)
+	s.makeRoom(ctx)
 	s.mu.Lock()
 	refused := s.closed
 	full := s.opts.MaxConnections > 0 && len(s.sessions) >= s.opts.MaxConnections
@@ -150,6 +153,9 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	s.mu.Unlock()
 	if !refused && !full && !poor {
 		s.counters.open.Add(1)
+		if s.demandsAuth() {
+			s.awaitAuth(c)
+		}
 		go func() {
 			defer s.running.Done()
 			c.run(ctx)
@@ -187,6 +193,7 @@ func (s *Server) forget(c *session) {
 	s.counters.open.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleLocked(c)
 	delete(s.sessions, c)
 }
 

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/failure"
@@ -39,11 +41,19 @@ type session struct {
 	sub       Subscription
 	freed     int // messages that were answered without waking the writer yet
 	commands  [nsq.VerbCount]uint32
+	spent     int         // bytes of commands before AUTH
+	proven    atomic.Bool // the client has authenticated
+	proving   atomic.Bool // AUTH has arrived
+
+	place   string        // the client's address without its port
+	listed  *list.Element // in Server.waiting; guarded by the server's lock, as are since and overdue
+	since   time.Time     // it has to authenticate
+	overdue *time.Timer   // ends the connection if it has to authenticate and does not
 }
 
 func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *session {
 	l := newLink(srv, conn, cancel)
-	s := &session{link: l, stream: l.conn, settings: srv.limits.Defaults(), standing: srv.opts.Memory.Share(limit.Connections)}
+	s := &session{link: l, stream: l.conn, settings: srv.limits.Defaults(), standing: srv.opts.Memory.Share(limit.Connections), place: remoteIP(conn)}
 	l.conn.idle, l.conn.owed = s.rest, l.queue.any
 	l.conn.retired = func() {
 		if s.sub != nil {
@@ -94,7 +104,10 @@ func (s *session) serve(ctx context.Context) error {
 		}
 		s.conn.alive = true
 		s.commands[cmd.Verb]++
-		err := s.execute(ctx, &cmd)
+		err := s.spend(s.reader.LineSize(), cmd.Verb)
+		if err == nil {
+			err = s.execute(ctx, &cmd)
+		}
 		if err == nil {
 			continue
 		}

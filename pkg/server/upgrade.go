@@ -11,6 +11,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/klauspost/compress/flate"
 
+	"github.com/brokerd/brokerd/pkg/guard"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -77,6 +78,10 @@ func (s *session) startTLS(ctx context.Context) error {
 	s.tls = conn
 	s.srv.counters.openTLS.Add(1)
 	state := conn.ConnectionState()
+	s.verified.Store(guard.Verified(&state))
+	if s.byCertificate(time.Now()) {
+		s.srv.authenticated(s)
+	}
 	s.describe(func(about *stats.Client) {
 		about.TLS = true
 		about.TLSVersion = tls.VersionName(state.Version)

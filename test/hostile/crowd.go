@@ -30,10 +30,11 @@ func begin(v *victim, a attack) (end func(), err error) {
 
 // fight attacks until the process is killed.
 func fight(ctx context.Context, name string, at target) error {
-	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == name })
+	all := slices.Concat(attacks, guarded)
+	i := slices.IndexFunc(all, func(a attack) bool { return a.name == name })
 	if i < 0 {
 		return fmt.Errorf("unknown attack %q", name)
 	}
-	attacks[i].fight(ctx, at)
+	all[i].fight(ctx, at)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,13 +28,15 @@ func (t times) p99() time.Duration {
 const publishPause = 4 * time.Millisecond
 
 // behave is a client that behaves: it connects, publishes small messages one after the
-// other, and waits for each answer.
+// other, and waits for each answer. At a broker with access control, a second one
+// connects for each message.
 func behave(ctx context.Context, v *victim, length time.Duration) (times, error) {
-	c, err := wire.Dial(v.node.TCP, wire.Options{ID: "healthy", Timeout: patience})
+	c, err := wire.Dial(v.node.TCP, wire.Options{ID: "healthy", Timeout: patience, Token: v.node.Token})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	ended := visits(ctx, v)
 	var took times
 	tick := time.NewTicker(publishPause)
 	defer tick.Stop()
@@ -45,7 +48,7 @@ func behave(ctx context.Context, v *victim, length time.Duration) (times, error)
 		}
 		took = append(took, time.Since(began))
 	}
-	return took, ctx.Err()
+	return took, errors.Join(ended(), ctx.Err())
 }
 
 // answer reads the next frame that is no heartbeat.

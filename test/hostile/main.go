@@ -69,17 +69,32 @@ func run(ctx context.Context, o options) error {
 	if o.attack != "" {
 		return fight(ctx, o.attack, o.target)
 	}
+	chosen := func(all []attack) []attack {
+		return slices.DeleteFunc(slices.Clone(all), func(a attack) bool {
+			return o.only != "" && !slices.Contains(strings.Split(o.only, ","), a.name)
+		})
+	}
+	return errors.Join(runOpen(ctx, o, chosen(attacks)), runGuarded(ctx, o, chosen(guarded)))
+}
+
+// runOpen makes attacks on a broker without access control.
+func runOpen(ctx context.Context, o options, all []attack) error {
+	if len(all) == 0 {
+		return nil
+	}
 	v, err := startVictim(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer v.end()
+	return runAgainst(ctx, v, o, all)
+}
+
+// runAgainst makes attacks on a broker, one after the other.
+func runAgainst(ctx context.Context, v *victim, o options, all []attack) error {
 	fmt.Printf("%-24s %10s %10s %8s %10s %10s\n", "attack", "calm p99", "p99", "answers", "peak MiB", "held MiB")
 	var lost []error
-	for _, a := range attacks {
-		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), a.name) {
-			continue
-		}
+	for _, a := range all {
 		attack := func() { survive(ctx, v, a, o) }
 		err := steps.Run(attack)
 		if err != nil && ctx.Err() == nil && v.alive() == nil {

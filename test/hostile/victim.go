@@ -26,7 +26,8 @@ type victim struct {
 	scratch string
 }
 
-func startVictim(ctx context.Context, o options) (*victim, error) {
+// startVictim starts a broker with further flags.
+func startVictim(ctx context.Context, o options, flags ...string) (*victim, error) {
 	at, err := new(nodes.Ports).Free(1)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 	}
 	c, err := nodes.New(nodes.Options{
 		Program: o.broker, Dir: scratch, Nodes: at,
-		Args: []string{"--disk-reserve", "0", "--pprof", "--creation-burst", mayCreate},
+		Args: append([]string{"--disk-reserve", "0", "--pprof", "--creation-burst", mayCreate}, flags...),
 		Wrap: func(int) []string { return []string{"env", fmt.Sprintf("GOMEMLIMIT=%d", o.memory)} },
 	})
 	if err != nil {

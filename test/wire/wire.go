@@ -47,6 +47,7 @@ type Options struct {
 	UserAgent  string
 	MsgTimeout time.Duration // 0: the broker's default
 	Timeout    time.Duration // of each read and write; 0: DefaultTimeout
+	Token      string        // sent with AUTH; "": none
 }
 
 // Client is one connection. One goroutine may read while another writes.
@@ -57,7 +58,7 @@ type Client struct {
 	timeout time.Duration
 }
 
-// Dial connects and identifies.
+// Dial connects, identifies and, with a token, authenticates.
 func Dial(address string, o Options) (*Client, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -75,6 +76,9 @@ func Dial(address string, o Options) (*Client, error) {
 		c.body(settings)
 		err = c.Expect("OK")
 	}
+	if err == nil && o.Token != "" {
+		err = c.auth(o.Token)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -84,6 +88,16 @@ func Dial(address string, o Options) (*Client, error) {
 
 func newClient(conn net.Conn, timeout time.Duration) *Client {
 	return &Client{conn, bufio.NewReaderSize(conn, bufferSize), bufio.NewWriterSize(conn, bufferSize), timeout}
+}
+
+func (c *Client) auth(token string) error {
+	c.w.WriteString("AUTH\n")
+	c.body([]byte(token))
+	kind, data, err := c.Exchange()
+	if err == nil && kind != FrameResponse {
+		err = fmt.Errorf("the broker answered AUTH with %q", data)
+	}
+	return err
 }
 
 // body appends a body with its size to the output.

@@ -19,7 +19,7 @@ import (
 // Timeouts and limits of an HTTP server that faces clients. A publish may wait
 // for its commit and a profile for its end, so answers have time.
 const (
-	readHeaderTimeout = 10 * time.Second
+	readHeaderTimeout = 5 * time.Second // of the TLS handshake, too
 	readTimeout       = time.Minute
 	writeTimeout      = 2 * time.Minute
 	idleTimeout       = 2 * time.Minute
