@@ -219,6 +219,7 @@ func (c *checker) limits(l *Limits) {
 	c.require(l.MemQueueSize >= 0, "mem-queue-size", "is negative")
 	c.require(l.MaxConnections >= 0, "max-connections", "is negative")
 	c.require(l.MaxOfAddress >= 0, "max-connections-per-address", "is negative")
+	c.require(l.MaxPartitions >= 0, "max-partitions", "is negative")
 	c.require(l.CreationBurst >= 0 && l.CreationBurst <= maxCreations, "creation-burst", "%d is not between 0 and %d", l.CreationBurst, maxCreations)
 	c.require(l.CreationRate >= 1 && l.CreationRate <= maxCreations, "creation-rate", "%d is not between 1 and %d", l.CreationRate, maxCreations)
 }

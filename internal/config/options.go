@@ -121,7 +121,8 @@ type Limits struct {
 	MemQueueSize           int // of waiting messages that do not count as backend_depth
 	MaxConnections         int // 0: no limit
 	MaxOfAddress           int // connections of one address; 0: half of MaxConnections
-	CreationBurst          int // topics and channels that one address may create at once; 0: no limit
+	MaxPartitions          int // that the node takes; 0: by the memory budget
+	CreationBurst          int // topics, each as its partitions, and channels that one address may create at once; 0: no limit
 	CreationRate           int // and a second, after that
 	Snappy                 bool
 	Deflate                bool

@@ -54,6 +54,7 @@ func (c *Config) announcement() meta.Node {
 	return meta.Node{
 		Hostname: hostname, TCPAddress: c.Advertise.TCP, HTTPAddress: c.Advertise.HTTP, HTTPSAddress: c.Advertise.HTTPS,
 		ClusterAddress: c.Advertise.Cluster, Zone: c.Options.Zone, Version: build.Version(), BootID: bootID(),
+		MaxPartitions: maxPartitions(&c.Options.Limits),
 	}
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Bounds of the memory for uncommitted messages, if no setting gives it.
@@ -25,7 +28,20 @@ const (
 	budgetPercent = 60 // of the memory
 	leastBudget   = 64 << 20
 	leastBodies   = 8 // of the largest body that a client may send
+	// mostBudget is the largest budget if only the machine limits the process. What clients hold is garbage afterwards,
+	// and the collector lets the heap grow to twice what was in use: with what the node needs itself the process stays
+	// under 1 GiB, whatever clients without rights do. It holds 76 of the largest bodies, or 12,000 partitions and
+	// 8,000 connections at once. A control group or GOMEMLIMIT says what is meant for the broker; a large machine does not.
+	mostBudget = 384 << 20
 )
+
+// leastPartitions is the least default of max-partitions: as many as a topic can have.
+const leastPartitions = seq.MaxPartitions
+
+// maxPartitions returns how many partitions new ones are placed up to.
+func maxPartitions(l *config.Limits) int {
+	return cmp.Or(l.MaxPartitions, max(limit.MostPartitions(budgetBytes(l)), leastPartitions))
+}
 
 // softPercent is the part of the memory above which the runtime collects more often, unless
 // GOMEMLIMIT is set.
@@ -54,7 +70,16 @@ func budgetBytes(l *config.Limits) int64 {
 	if l.MemoryBudget > 0 {
 		return int64(l.MemoryBudget)
 	}
-	return max(memoryOfProcess()/100*budgetPercent, leastBudget, leastBodies*int64(l.MaxBodySize))
+	return defaultBudget(memoryOfProcess(), memoryOfMachine("/proc/meminfo"), int64(l.MaxBodySize))
+}
+
+// defaultBudget returns the budget for what the process may use, on a machine with a memory, and the largest body.
+func defaultBudget(process, machine, body int64) int64 {
+	budget := process / 100 * budgetPercent
+	if process >= machine { // nothing else limits it
+		budget = min(budget, mostBudget)
+	}
+	return max(budget, leastBudget, leastBodies*body)
 }
 
 // LimitHeap makes the runtime collect more often near the memory limit, unless GOMEMLIMIT is set:

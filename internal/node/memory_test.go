@@ -10,6 +10,34 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 )
 
+func TestBudgetOfLargeMachineIsBounded(t *testing.T) {
+	const gib = 1 << 30
+	for _, tc := range []struct{ process, machine, body, want int64 }{
+		{gib, 64 * gib, 1, gib / 100 * 60}, // a control group or GOMEMLIMIT
+		{32 * gib, 64 * gib, 1, 32 * gib / 100 * 60},
+		{64 * gib, 64 * gib, 1, mostBudget}, // nothing but the machine
+		{gib / 2, gib / 2, 1, gib / 2 / 100 * 60},
+		{gib / 16, gib / 16, 1, leastBudget},
+		{64 * gib, 64 * gib, 128 << 20, gib}, // for the largest bodies
+	} {
+		if got := defaultBudget(tc.process, tc.machine, tc.body); got != tc.want {
+			t.Errorf("%d of %d: %d, want %d", tc.process, tc.machine, got, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		limits config.Limits
+		want   int
+	}{
+		{config.Limits{MaxPartitions: 7}, 7},
+		{config.Limits{MemoryBudget: 1 << 20}, leastPartitions},
+		{config.Limits{MemoryBudget: 384 << 20}, 12288},
+	} {
+		if got := maxPartitions(&tc.limits); got != tc.want {
+			t.Errorf("%+v: %d, want %d", tc.limits, got, tc.want)
+		}
+	}
+}
+
 func TestBudgetFollowsMemory(t *testing.T) {
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "f")

@@ -340,6 +340,20 @@ func (n *Node) live() []health.Reason {
 	return nil
 }
 
+// countPartitions charges the node's partitions to the memory budget, until ctx ends.
+func (n *Node) countPartitions(ctx context.Context) {
+	store := n.member.Store()
+	for {
+		changed := store.Changed()
+		store.Read(func(s *meta.State) { n.memory.Occupy(s.Load()[meta.NodeID(n.c.Options.NodeID)].Replicas) })
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Serve answers on the listeners that the node was opened with. It returns nil after
 // Close, and otherwise why the node cannot continue: a DiskError where its data cannot be
 // used.
@@ -350,6 +364,7 @@ func (n *Node) Serve() error {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
 	}
 	g.Go(func() error { n.server.EnforceAccess(ctx); return nil })
+	g.Go(func() error { n.countPartitions(ctx); return nil })
 	g.Go(func() error { n.first.run(ctx, n.member.Store().Changed); return nil })
 	if s := n.statsd(); s != nil {
 		g.Go(func() error { s.Run(ctx); return nil })

@@ -29,7 +29,7 @@ func New(o Options) (*Server, error) {
 	}
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
-	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
+	answers := web.NewAnswers(o.Memory, o.Turns)
 	o.V1.Publishing, o.V1.Answers, o.V1.Access.Hashing = publishing, answers, o.Guard.Hashing
 	o.V1.ConfigFrom = o.ConfigFrom
 	api := v1.New(o.V1)
@@ -107,7 +107,7 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup, 
 	lookups.RouteReads(t)
 	(&probes{live: o.Live, ready: o.NSQD.Ready}).route(t)
 	if o.Metrics != nil {
-		t.Handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
+		t.Handle(http.MethodGet, "/metrics", whole(answers, o.Metrics))
 	}
 	if o.DetailedMetrics != nil {
 		t.Handle(http.MethodGet, "/metrics/detailed", whole(answers, o.DetailedMetrics))

@@ -15,7 +15,7 @@ const wholeTime = 30 * time.Second
 // whole serves the answers of a handler once they are complete: a client that reads slowly, or not at all, does not
 // keep the handler from others. The answers count towards the memory budget until they are written.
 func whole(answers *web.Answers, h http.Handler) http.HandlerFunc {
-	var lengths web.Lengths
+	lengths := web.Lengths{Reads: true}
 	return func(w http.ResponseWriter, r *http.Request) {
 		kept := &keptAnswer{header: w.Header(), status: http.StatusOK}
 		_, written, err := answers.Make(r.Context(), &lengths, func() (any, error) {

@@ -227,7 +227,7 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 	uncount := func() {}
 	if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && !consumes(h, r.Channel) {
 		// A leader creates it, which does not know the client.
-		if uncount, err = limit.Create(ctx); err != nil {
+		if uncount, err = limit.Create(ctx, 1); err != nil {
 			return nil, err
 		}
 	}

@@ -120,7 +120,7 @@ func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) 
 	if there {
 		return d.host.Propose(ctx, c)
 	}
-	undo, err := limit.Create(ctx)
+	undo, err := limit.Create(ctx, max(creations(c), 1))
 	if err != nil {
 		return meta.Result{}, err
 	}
@@ -230,7 +230,15 @@ func (d *Directory) AddPartitions(ctx context.Context, name string, total int) e
 	if err != nil {
 		return err
 	}
-	return d.Change(ctx, name, c)
+	undo, err := limit.Create(ctx, creations(c))
+	if err != nil {
+		return err
+	}
+	err = d.Change(ctx, name, c)
+	if fate.Of(err) == fate.Refused {
+		undo()
+	}
+	return err
 }
 
 func (d *Directory) addition(name string, total int) (c meta.AddPartitions, err error) {
@@ -344,7 +352,7 @@ func addEphemeral(ctx context.Context, d *Directory, h *host.Topic, channel stri
 	undo := func() {}
 	if len(led) > 0 && !host.Serves(h, channel) {
 		var err error
-		if undo, err = limit.Create(ctx); err != nil {
+		if undo, err = limit.Create(ctx, 1); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -76,10 +78,45 @@ func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 // that creates it. If fewer nodes than replicas can take one, but enough to publish, nodes that are
 // down get the rest: they catch up when they return.
 func (p placer) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
+	assignment, err := p.choose(s, name, partitions, replicas, minISR)
+	return assignment, cmp.Or(err, fits(s, assignment))
+}
+
+// roomy returns the nodes that have room for a partition, as long as they are enough.
+func roomy(nodes []*meta.Node, load map[meta.NodeID]meta.Load, replicas int) []*meta.Node {
+	some := slices.DeleteFunc(slices.Clone(nodes), func(n *meta.Node) bool {
+		return n.MaxPartitions > 0 && load[n.ID].Replicas >= n.MaxPartitions
+	})
+	if len(some) < replicas {
+		return nodes
+	}
+	return some
+}
+
+// fits returns failure.LimitReached if a node would hold more partitions than it takes with those of an assignment.
+func fits(s *meta.State, assignment [][]meta.NodeID) error {
+	load, more := s.Load(), map[meta.NodeID]int{}
+	for _, ids := range assignment {
+		for _, id := range ids {
+			more[id]++
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(more)) {
+		has, n := load[id].Replicas, s.Node(id)
+		if n != nil && n.MaxPartitions > 0 && has+more[id] > n.MaxPartitions {
+			return fmt.Errorf("%w: node %s has %d partitions of at most %d, and would get %d more; delete topics, add a node, or raise max-partitions or memory-budget there",
+				failure.LimitReached, id, has, n.MaxPartitions, more[id])
+		}
+	}
+	return nil
+}
+
+func (p placer) choose(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
 	if self := s.Node(p.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.MayHold() {
 		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
 	}
 	var up, down []*meta.Node
+	load := s.Load()
 	for n := range s.Nodes() {
 		switch {
 		case n.MayHold():
@@ -88,7 +125,7 @@ func (p placer) assign(s *meta.State, name string, partitions, replicas, minISR 
 			down = append(down, n)
 		}
 	}
-	load := s.Load()
+	up = roomy(up, load, replicas)
 	missing := replicas - len(up)
 	if missing <= 0 || len(up) < minISR || missing > len(down) {
 		return placement.Place(up, load, partitions, replicas)

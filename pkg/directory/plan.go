@@ -85,10 +85,10 @@ func (p Plans) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, e
 func (p Plans) try(ctx context.Context, commands ...meta.Command) (*meta.Topic, error) {
 	s := p.Of.o.Meta.View().Snapshot()
 	var t *meta.Topic
-	created := 0
+	var created []int
 	for _, c := range commands {
 		if creates(s, c) {
-			created++
+			created = append(created, creations(c))
 		}
 		r := s.Apply(s.Index()+1, c)
 		if r.Err != nil {
@@ -96,7 +96,7 @@ func (p Plans) try(ctx context.Context, commands ...meta.Command) (*meta.Topic, 
 		}
 		t = r.Topic
 	}
-	if err := limit.MayCreate(ctx, created); err != nil {
+	if err := limit.MayCreate(ctx, created...); err != nil {
 		return nil, err
 	}
 	if p.Admits != nil {
@@ -105,11 +105,26 @@ func (p Plans) try(ctx context.Context, commands ...meta.Command) (*meta.Topic, 
 	return t, nil
 }
 
-// creates reports whether a command creates a topic or a channel that does not exist.
+// creations returns what a command counts for among creations: each partition costs a node as much as a topic of one.
+func creations(c meta.Command) int {
+	switch c := c.(type) {
+	case meta.CreateTopic:
+		return len(c.Assignment)
+	case meta.AddPartitions:
+		return len(c.Assignment)
+	case meta.CreateChannel:
+		return 1
+	}
+	return 0
+}
+
+// creates reports whether a command creates a topic, partitions or a channel that do not exist.
 func creates(s *meta.State, c meta.Command) bool {
 	switch c := c.(type) {
 	case meta.CreateTopic:
 		return s.Topic(c.Name) == nil
+	case meta.AddPartitions:
+		return true
 	case meta.CreateChannel:
 		t := s.Topic(c.Topic)
 		return t != nil && t.Channels[c.Channel] == nil

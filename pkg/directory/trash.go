@@ -27,12 +27,33 @@ func (t Trash) Deleted() []*meta.Deleted {
 // Restore restores a topic from the trash, with its messages, channels and positions.
 func (t Trash) Restore(ctx context.Context, c meta.RestoreTopic) (*meta.Topic, error) {
 	name := c.Name
+	if err := t.fits(c); err != nil {
+		return nil, err
+	}
 	r, err := t.d.host.Propose(ctx, c)
 	if err != nil {
 		return nil, host.OfThisIncarnation(err)
 	}
 	t.d.leaders.spread(ctx, name, r.Index)
 	return r.Topic, notApplied(t.d.host.Converge(name))
+}
+
+// fits returns failure.LimitReached if a node would hold too many partitions with those of a topic that is restored.
+func (t Trash) fits(c meta.RestoreTopic) error {
+	s := t.d.o.Meta.View()
+	if c.Replaces != 0 && s.Topic(c.Name) != nil {
+		return nil // in the place of another topic
+	}
+	var assignment [][]meta.NodeID
+	for d := range meta.TrashOf(s).All() {
+		if d.Topic.Name == c.Name && (c.Incarnation == 0 || c.Incarnation == d.Topic.Incarnation) {
+			for i := range d.Topic.Partitions {
+				assignment = append(assignment, d.Topic.Partitions[i].Replicas)
+			}
+			break
+		}
+	}
+	return fits(s, assignment)
 }
 
 // Purge permanently deletes a topic: the current one (0), or the one of an incarnation, which

@@ -17,7 +17,7 @@ const (
 	fewestForSweep = 64 // addresses, before inactive ones are removed
 )
 
-// Creations limits how fast clients create topics and channels: each address, and all addresses
+// Creations limits how fast clients create partitions of topics and channels: each address, and all addresses
 // together. After a burst, creations are allowed again at the rate. Its methods are safe for
 // concurrent use; a nil Creations has no limit.
 type Creations struct {
@@ -36,13 +36,14 @@ type Creations struct {
 // pace is a rate, as the time per creation, and a burst, as the time of all its creations.
 type pace struct{ each, burst time.Duration }
 
-// after returns until when the rate is used up after one more creation, and whether it is allowed.
-func (p pace) after(used, now time.Time) (time.Time, bool) {
+// after returns until when the rate is used up after n more creations at once, and whether they are allowed. More than
+// the burst are allowed when nothing of it is used; what exceeds it is regained like the rest.
+func (p pace) after(used, now time.Time, n int) (time.Time, bool) {
 	if used.Before(now) {
 		used = now
 	}
-	used = used.Add(p.each)
-	return used, used.Sub(now) <= p.burst
+	need := time.Duration(n) * p.each
+	return used.Add(need), used.Sub(now)+min(need, p.burst) <= p.burst
 }
 
 // NewCreations returns limits of a burst per address, of which one creation is regained each time
@@ -106,37 +107,38 @@ func placeOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// Create counts the creation of a topic or a channel against the limit of the client in ctx, or
-// returns failure.TooManyCreated. Creations by a node itself or for another node are not limited.
+// Create counts n creations at once, of a channel or of the partitions of a topic, against the limit of the client in
+// ctx, or returns failure.TooManyCreated. Creations by a node itself or for another node are not limited.
 // undo must be called if nothing was created.
-func Create(ctx context.Context) (undo func(), err error) {
+func Create(ctx context.Context, n int) (undo func(), err error) {
 	who, ok := ctx.Value(creatorKey{}).(creator)
 	if !ok {
 		return func() {}, nil
 	}
-	if !who.bounds.reserve(who.from, time.Now()) {
+	if !who.bounds.reserve(who.from, n, time.Now()) {
 		return nil, failure.TooManyCreated
 	}
-	return func() { who.bounds.undo(who.from) }, nil
+	return func() { who.bounds.undo(who.from, n) }, nil
 }
 
-// MayCreate returns the error of Create if that would refuse one of n creations now. It counts nothing.
-func MayCreate(ctx context.Context, n int) error {
-	if who, ok := ctx.Value(creatorKey{}).(creator); ok && !who.bounds.allow(who.from, n, time.Now()) {
+// MayCreate returns the error of Create if one of several calls with these numbers would be refused now. It counts
+// nothing.
+func MayCreate(ctx context.Context, each ...int) error {
+	if who, ok := ctx.Value(creatorKey{}).(creator); ok && !who.bounds.allow(who.from, each, time.Now()) {
 		return failure.TooManyCreated
 	}
 	return nil
 }
 
-// allow reports whether n creations would be allowed now.
-func (c *Creations) allow(from netip.Prefix, n int, now time.Time) bool {
+// allow reports whether creations would be allowed now, one after the other.
+func (c *Creations) allow(from netip.Prefix, each []int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one, all := c.of[from], c.used
-	for range n {
+	for _, n := range each {
 		var mayOne, mayAll bool
-		one, mayOne = c.one.after(one, now)
-		all, mayAll = c.all.after(all, now)
+		one, mayOne = c.one.after(one, now, n)
+		all, mayAll = c.all.after(all, now, n)
 		if !mayOne || !mayAll {
 			return false
 		}
@@ -144,11 +146,11 @@ func (c *Creations) allow(from netip.Prefix, n int, now time.Time) bool {
 	return true
 }
 
-func (c *Creations) reserve(from netip.Prefix, now time.Time) bool {
+func (c *Creations) reserve(from netip.Prefix, n int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, mayOne := c.one.after(c.of[from], now)
-	all, mayAll := c.all.after(c.used, now)
+	one, mayOne := c.one.after(c.of[from], now, n)
+	all, mayAll := c.all.after(c.used, now, n)
 	if !mayOne || !mayAll {
 		c.ever++
 		c.since++
@@ -178,16 +180,16 @@ func (c *Creations) tellLocked(from netip.Prefix, mayOne bool, now time.Time) {
 	if !c.told.IsZero() && now.Sub(c.told) < creationsTell {
 		return
 	}
-	c.log.Warn("creation limit reached, new topics and channels refused; existing ones are not affected; raise creation-burst and creation-rate if the load is legitimate",
+	c.log.Warn("creation limit reached, new topics, partitions and channels refused; existing ones are not affected; raise creation-burst and creation-rate if the load is legitimate",
 		"from", from, "in_all", mayOne, "refused", c.since)
 	c.told, c.since = now, 0
 }
 
-func (c *Creations) undo(from netip.Prefix) {
+func (c *Creations) undo(from netip.Prefix, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.used = c.used.Add(-c.all.each)
+	c.used = c.used.Add(-time.Duration(n) * c.all.each)
 	if used, ok := c.of[from]; ok {
-		c.of[from] = used.Add(-c.one.each)
+		c.of[from] = used.Add(-time.Duration(n) * c.one.each)
 	}
 }

@@ -29,7 +29,7 @@ func client(t *testing.T, c *Creations, ip string) context.Context {
 // create creates names until it is refused, at most n times, and returns how many succeeded.
 func create(ctx context.Context, most int) int {
 	for i := range most {
-		if _, err := Create(ctx); err != nil {
+		if _, err := Create(ctx, 1); err != nil {
 			return i
 		}
 	}
@@ -108,7 +108,7 @@ func TestUncreatedNamesDoNotCount(t *testing.T) {
 	c := NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
 	ctx := client(t, c, "192.0.2.1")
 	for range 50 {
-		undo, err := Create(ctx)
+		undo, err := Create(ctx, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,19 +127,51 @@ func TestMayCreateCountsNothing(t *testing.T) {
 	c := NewCreations(3, time.Hour, slog.New(slog.DiscardHandler))
 	ctx := client(t, c, "192.0.2.1")
 	for range 50 {
-		if err := errors.Join(MayCreate(ctx, 0), MayCreate(ctx, 3)); err != nil {
+		if err := errors.Join(MayCreate(ctx), MayCreate(ctx, 1, 1, 1), MayCreate(ctx, 2, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := MayCreate(ctx, 4); !errors.Is(err, failure.TooManyCreated) {
+		if err := MayCreate(ctx, 1, 2, 1); !errors.Is(err, failure.TooManyCreated) {
 			t.Fatalf("more than the burst: %v", err)
 		}
 	}
 	if got := create(ctx, 4); got != 3 || c.Refused() != 1 {
 		t.Errorf("%d are created, %d refused", got, c.Refused())
 	}
-	if err := MayCreate(ctx, 1); !errors.Is(err, failure.TooManyCreated) || MayCreate(ctx, 0) != nil || MayCreate(t.Context(), 9) != nil {
+	if err := MayCreate(ctx, 1); !errors.Is(err, failure.TooManyCreated) || MayCreate(ctx) != nil || MayCreate(t.Context(), 9) != nil {
 		t.Errorf("after the burst: %v", err)
 	}
+}
+
+// TestPartitionsAreCreations: a topic of many partitions counts as many, also beyond the burst.
+func TestPartitionsAreCreations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCreations(10, time.Second, slog.New(slog.DiscardHandler))
+		ctx := client(t, c, "192.0.2.1")
+		undo, err := Create(ctx, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(ctx, 3); !errors.Is(err, failure.TooManyCreated) {
+			t.Errorf("3 beside 8 of 10: %v", err)
+		}
+		undo()
+		if _, err := Create(ctx, 1024); err != nil {
+			t.Errorf("more than the burst, which is whole: %v", err)
+		}
+		for _, wait := range []time.Duration{0, 1014 * time.Second} {
+			time.Sleep(wait)
+			if _, err := Create(ctx, 1); !errors.Is(err, failure.TooManyCreated) || MayCreate(ctx, 1) == nil {
+				t.Errorf("after %v: %v", wait, err)
+			}
+		}
+		time.Sleep(time.Second)
+		if _, err := Create(ctx, 1); err != nil {
+			t.Errorf("once what was beyond the burst is regained: %v", err)
+		}
+		if _, err := Create(ctx, 1024); !errors.Is(err, failure.TooManyCreated) {
+			t.Errorf("more than the burst, which is used up: %v", err)
+		}
+	})
 }
 
 func TestRefusedCreationsAreReported(t *testing.T) {
@@ -149,7 +181,7 @@ func TestRefusedCreationsAreReported(t *testing.T) {
 		ctx := client(t, c, "192.0.2.1")
 		create(ctx, 1)
 		for range 100 {
-			if _, err := Create(ctx); !errors.Is(err, failure.TooManyCreated) || fate.Of(err) != fate.Refused {
+			if _, err := Create(ctx, 1); !errors.Is(err, failure.TooManyCreated) || fate.Of(err) != fate.Refused {
 				t.Fatal(err)
 			}
 		}

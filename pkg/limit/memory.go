@@ -32,6 +32,7 @@ const (
 	ReadAhead              // log data read ahead for consumers that lag
 	Batches                // large batches of logs, while messages are read from them
 	Relays                 // messages that other nodes have sent for clients here
+	Partitions             // open partitions; see Occupy
 	// UseCount is the number of uses, for tables.
 	UseCount
 )
@@ -43,7 +44,7 @@ var uses = [UseCount]struct {
 	Bodies: {"bodies", 8}, Answers: {"answers", 4}, Forwards: {"forwards", 4},
 	Ephemeral: {"ephemeral", 2}, Reads: {"reads", 2}, Connections: {"connections", 4},
 	Deliveries: {"deliveries", 4}, ReadAhead: {"read_ahead", 1}, Batches: {"batches", 2},
-	Relays: {"relays", 2},
+	Relays: {"relays", 2}, Partitions: {"partitions", 4},
 }
 
 // bulkEighths is the part of the budget up to which shares that are not small may fill it.
@@ -128,6 +129,27 @@ func (m *Memory) OnWait(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waits = append(m.waits, f)
+}
+
+// PartitionCost is what an open partition counts for, in bytes: an idle one of a topic takes 11 KiB, and each topic some.
+const PartitionCost = 16 << 10
+
+// MostPartitions returns how many open partitions a budget of a number of bytes has room for.
+func MostPartitions(budget int64) int {
+	return int(budget / 8 * uses[Partitions].eighths / PartitionCost)
+}
+
+// Occupy sets how many partitions are open. They are there whether they fit or not: what exceeds their part of the budget
+// is not counted, so that clients can go on.
+func (m *Memory) Occupy(partitions int) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := min(int64(partitions)*PartitionCost, m.limit/8*uses[Partitions].eighths)
+	m.addLocked(Partitions, n-m.state.Uses[Partitions])
+	m.grantLocked()
 }
 
 // Share returns an empty share of the budget.

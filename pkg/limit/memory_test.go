@@ -267,3 +267,23 @@ func TestCacheMemoryIsReclaimedFirst(t *testing.T) {
 		t.Errorf("%d cached bytes are in the way of a Take: %v", cached.Held(), err)
 	}
 }
+
+// TestOpenPartitionsAreInTheBudget: up to their part of it.
+func TestOpenPartitionsAreInTheBudget(t *testing.T) {
+	m := NewMemory(8 << 20)
+	for _, tt := range []struct {
+		open int
+		want int64
+	}{{0, 0}, {100, 100 * PartitionCost}, {MostPartitions(8 << 20), 4 << 20}, {1 << 20, 4 << 20}, {1, PartitionCost}} {
+		m.Occupy(tt.open)
+		if u := m.Usage(); u.Uses[Partitions] != tt.want || u.Used != tt.want {
+			t.Errorf("%d: %d of %d bytes", tt.open, u.Uses[Partitions], u.Used)
+		}
+	}
+	m.Occupy(1 << 20)
+	body := m.Share(Bodies)
+	if body.Try(4<<20) || !body.Try(2<<20) {
+		t.Error("a body does not get what partitions leave")
+	}
+	(*Memory)(nil).Occupy(1)
+}

@@ -121,6 +121,26 @@ func (t *Turns) AcquireFor(most time.Duration) (end func()) {
 	}
 }
 
+// AcquirePaced is AcquireFor for work that could otherwise keep the processors busy all the time. While other goroutines
+// wait, a turn is followed by a rest of the same length, at most the time of a turn.
+func (t *Turns) AcquirePaced(most time.Duration) (end func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.Acquire()
+	var once sync.Once
+	began := time.Now()
+	timer := time.AfterFunc(most, func() { once.Do(t.Give) })
+	return func() {
+		took := min(time.Since(began), most)
+		if timer.Stop() && t.Waiting() > 0 {
+			time.AfterFunc(took, func() { once.Do(t.Give) })
+			return
+		}
+		once.Do(t.Give)
+	}
+}
+
 // Burst starts short work that arrives in large numbers: the commands that a connection has read
 // at once. A few bursts run without a turn. If there are more than twice as many as turns, each
 // waits for a turn, which ends with the burst or after 2 ms.

@@ -35,6 +35,10 @@ type Node struct {
 	Incarnation    uint64      `json:"incarnation"`      // number of starts of its process
 	Intent         NodeIntent  `json:"intent,omitempty"` // operator's request
 
+	// MaxPartitions is how many replicas the node takes before it is given no new ones; 0: no limit. Those that it has
+	// stay, and moves to the node are not bounded.
+	MaxPartitions int `json:"max_partitions,omitempty"`
+
 	// DiskFull: the node reported that its disk is full. It leads only if no other in-sync
 	// replica can.
 	DiskFull bool `json:"disk_full,omitempty"`
@@ -60,6 +64,9 @@ func (n *Node) MayHold() bool {
 func (n *Node) validate() error {
 	if err := checkNode(n.ID); err != nil {
 		return err
+	}
+	if n.MaxPartitions < 0 {
+		return fmt.Errorf("%w: node %q: at most %d partitions", failure.InvalidConfig, n.ID, n.MaxPartitions)
 	}
 	if !n.Levels.Valid() {
 		return fmt.Errorf("%w: node %q: feature levels %v", failure.InvalidConfig, n.ID, n.Levels)

@@ -49,7 +49,7 @@ func (t *Router) Handle(method, path string, h http.HandlerFunc) {
 
 // Add adds an endpoint whose answers have NSQ's version 1.0 form.
 func (t *Router) Add(method, path string, e Endpoint) {
-	var lengths web.Lengths
+	lengths := web.Lengths{Reads: method == http.MethodGet}
 	t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
 		v, written, err := t.Answers.Make(r.Context(), &lengths, func() (any, error) { return e(r) })
 		defer written()

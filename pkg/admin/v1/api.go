@@ -122,7 +122,7 @@ func done(err error) (answer, error) { return answer{status: http.StatusNoConten
 
 // handle adds an endpoint under a method and a pattern.
 func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
-	var lengths web.Lengths
+	lengths := web.Lengths{Reads: strings.HasPrefix(pattern, "GET ")}
 	v.patterns = append(v.patterns, pattern)
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("dry_run") && !v.tried[pattern] { // it must not be carried out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,5 +120,92 @@ func TestLongAnswersAreEncodedInTurns(t *testing.T) {
 		other()
 		_, written = made(t, a, &Lengths{}, []string{}) // a short one needs none
 		written()
+	})
+}
+
+// TestLongListsAreBuiltOneAtATime: with a rest in between while others wait, and so many wait at most. Changes do not wait.
+func TestLongListsAreBuiltOneAtATime(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		reads bool
+		takes time.Duration
+		value any
+		paced bool
+	}{
+		{"long", true, 20 * time.Millisecond, []string{longValue}, true},
+		{"slow", true, 20 * time.Millisecond, "short", true},
+		{"quick and short", true, time.Millisecond, "short", false},
+		{"a change", false, 20 * time.Millisecond, []string{longValue}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, l := NewAnswers(nil, nil), &Lengths{Reads: tt.reads}
+				running, most, refused := 0, 0, 0
+				var mu sync.Mutex
+				build := func() {
+					_, written, err := a.Make(context.Background(), l, func() (any, error) {
+						mu.Lock()
+						running++
+						most = max(most, running)
+						mu.Unlock()
+						time.Sleep(tt.takes)
+						mu.Lock()
+						running--
+						mu.Unlock()
+						return tt.value, nil
+					})
+					written()
+					if err != nil {
+						mu.Lock()
+						refused++
+						mu.Unlock()
+					}
+				}
+				build()
+				began := time.Now()
+				var all sync.WaitGroup
+				for range 11 {
+					all.Go(build)
+				}
+				all.Wait()
+				took := time.Since(began)
+				if want := 21 * tt.takes; tt.paced && (most != 1 || took != want || refused != 0) {
+					t.Errorf("%d at a time, %v, want %v, %d refused", most, took, want, refused)
+				}
+				if !tt.paced && took != tt.takes {
+					t.Errorf("took %v", took)
+				}
+				for range 2 * maxLists {
+					all.Go(build)
+				}
+				all.Wait()
+				if want := maxLists - 1; (refused == want) != tt.paced || refused > want {
+					t.Errorf("%d are refused", refused)
+				}
+				time.Sleep(time.Second) // the last rest
+			})
+		})
+	}
+}
+
+// TestListThatWaitsDelaysNoOtherForLong: it may wait for a node that does not answer.
+func TestListThatWaitsDelaysNoOtherForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, l := NewAnswers(nil, nil), &Lengths{Reads: true}
+		build := func(takes time.Duration) {
+			_, written, err := a.Make(context.Background(), l, func() (any, error) { time.Sleep(takes); return "short", nil })
+			if written(); err != nil {
+				t.Error(err)
+			}
+		}
+		build(time.Second)
+		go build(10 * time.Second)
+		synctest.Wait()
+		began := time.Now()
+		build(0)
+		if took := time.Since(began); took != listTurn {
+			t.Errorf("it waited for %v", took)
+		}
+		time.Sleep(time.Minute)
 	})
 }
