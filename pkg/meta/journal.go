@@ -68,7 +68,7 @@ func (a *Act) validate() error {
 func (c RecordAct) apply(s *State, _ *Result) error {
 	a := c.Act
 	a.Index = s.index
-	s.past.acts = keep(s.past.acts, &a, maxActs)
+	s.past.acts = keepAct(s.past.acts, &a)
 	return nil
 }
 
