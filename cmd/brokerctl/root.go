@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/user"
 	"strings"
 	"text/template"
 	"time"
@@ -181,6 +182,15 @@ func (g *globals) nodeAddresses() []string {
 	return strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// systemUser returns the name of the user who runs the program; "" if it is not known.
+func systemUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
 // connect creates the client. It sends no request.
 func (g *globals) connect() error {
 	var err error
@@ -191,7 +201,7 @@ func (g *globals) connect() error {
 	if err != nil {
 		return err
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent(), Authorization: g.access.Authorization(), Reason: plainReason(g.reason)})
+	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent(), Authorization: g.access.Authorization(), Reason: plainReason(g.reason), SystemUser: systemUser()})
 	if err != nil {
 		return err
 	}

@@ -144,9 +144,10 @@ type TLS struct {
 
 // Access is what access control leaves to each node.
 type Access struct {
-	AnonymousLookup  bool // /lookup and /nodes need no credentials
-	AnonymousMetrics bool // /metrics likewise
-	Recovery         bool // the first administrator's secret is written though there is one
+	AnonymousLookup  bool   // /lookup and /nodes need no credentials
+	AnonymousMetrics bool   // /metrics likewise
+	Recovery         bool   // the first administrator's secret is written though there is one
+	AuditFile        string // that the audit log is also written to; "": none
 }
 
 // Auth names the servers that decide what an AUTH secret may do.

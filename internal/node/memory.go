@@ -28,10 +28,10 @@ const (
 	budgetPercent = 60 // of the memory
 	leastBudget   = 64 << 20
 	leastBodies   = 8 // of the largest body that a client may send
-	// mostBudget is the largest budget if only the machine limits the process. What clients hold is garbage afterwards,
+	// mostBudget is the largest budget without GOMEMLIMIT. What clients hold is garbage afterwards,
 	// and the collector lets the heap grow to twice what was in use: with what the node needs itself the process stays
 	// under 1 GiB, whatever clients without rights do. It holds 76 of the largest bodies, or 12,000 partitions and
-	// 8,000 connections at once. A control group or GOMEMLIMIT says what is meant for the broker; a large machine does not.
+	// 8,000 connections at once. GOMEMLIMIT says what is meant for the broker; a large machine or container does not.
 	mostBudget = 384 << 20
 )
 
@@ -70,13 +70,14 @@ func budgetBytes(l *config.Limits) int64 {
 	if l.MemoryBudget > 0 {
 		return int64(l.MemoryBudget)
 	}
-	return defaultBudget(memoryOfProcess(), memoryOfMachine("/proc/meminfo"), int64(l.MaxBodySize))
+	return defaultBudget(debug.SetMemoryLimit(-1), memoryOfProcess(), int64(l.MaxBodySize))
 }
 
-// defaultBudget returns the budget for what the process may use, on a machine with a memory, and the largest body.
-func defaultBudget(process, machine, body int64) int64 {
+// defaultBudget returns the budget for GOMEMLIMIT, for the least that anything allows the process, and for the largest
+// body.
+func defaultBudget(wanted, process, body int64) int64 {
 	budget := process / 100 * budgetPercent
-	if process >= machine { // nothing else limits it
+	if wanted > process { // GOMEMLIMIT does not say what is meant for the process
 		budget = min(budget, mostBudget)
 	}
 	return max(budget, leastBudget, leastBodies*body)

@@ -12,16 +12,17 @@ import (
 
 func TestBudgetOfLargeMachineIsBounded(t *testing.T) {
 	const gib = 1 << 30
-	for _, tc := range []struct{ process, machine, body, want int64 }{
-		{gib, 64 * gib, 1, gib / 100 * 60}, // a control group or GOMEMLIMIT
-		{32 * gib, 64 * gib, 1, 32 * gib / 100 * 60},
-		{64 * gib, 64 * gib, 1, mostBudget}, // nothing but the machine
-		{gib / 2, gib / 2, 1, gib / 2 / 100 * 60},
-		{gib / 16, gib / 16, 1, leastBudget},
-		{64 * gib, 64 * gib, 128 << 20, gib}, // for the largest bodies
+	for _, tc := range []struct{ wanted, process, body, want int64 }{
+		{gib, gib, 1, gib / 100 * 60},
+		{32 * gib, 32 * gib, 1, 32 * gib / 100 * 60},
+		{math.MaxInt64, 64 * gib, 1, mostBudget}, // no GOMEMLIMIT
+		{64 * gib, 32 * gib, 1, mostBudget},      // a container that is smaller
+		{math.MaxInt64, gib / 2, 1, gib / 2 / 100 * 60},
+		{math.MaxInt64, gib / 16, 1, leastBudget},
+		{math.MaxInt64, 64 * gib, 128 << 20, gib}, // for the largest bodies
 	} {
-		if got := defaultBudget(tc.process, tc.machine, tc.body); got != tc.want {
-			t.Errorf("%d of %d: %d, want %d", tc.process, tc.machine, got, tc.want)
+		if got := defaultBudget(tc.wanted, tc.process, tc.body); got != tc.want {
+			t.Errorf("%d of %d: %d, want %d", tc.wanted, tc.process, got, tc.want)
 		}
 	}
 	for _, tc := range []struct {

@@ -365,6 +365,9 @@ func (n *Node) Serve() error {
 	}
 	g.Go(func() error { n.server.EnforceAccess(ctx); return nil })
 	g.Go(func() error { n.countPartitions(ctx); return nil })
+	if path := n.c.Options.Access.AuditFile; path != "" {
+		g.Go(func() error { (&auditFile{path: path, log: n.c.Log}).run(ctx, n.member.Store()); return nil })
+	}
 	g.Go(func() error { n.first.run(ctx, n.member.Store().Changed); return nil })
 	if s := n.statsd(); s != nil {
 		g.Go(func() error { s.Run(ctx); return nil })

@@ -303,6 +303,28 @@ func TestRefusedChangesOfUsersAreRecorded(t *testing.T) {
 	}
 }
 
+// TestSystemUserIsRecordedWhileAccessIsOff, as what a client says of itself, and only there.
+func TestSystemUserIsRecordedWhileAccessIsOff(t *testing.T) {
+	f := newFake("t")
+	s, a, tokens := guardedServer(t, f)
+	pause := func(want string, header ...string) {
+		t.Helper()
+		if w := ask(s.Handler(), http.MethodPost, "/v1/topics/t/pause", "", append(header, api.SystemUserHeader, "joe")...); w.Code >= 300 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		acts := f.Journal().Acts()
+		if got := acts[len(acts)-1].Identity; got != want {
+			t.Errorf("recorded as %q, want %q", got, want)
+		}
+	}
+	pause("ops", "Authorization", "Bearer "+tokens["ops"])
+	if err := a.Change(t.Context(), access.Change{Verb: access.Disable}); err != nil {
+		t.Fatal(err)
+	}
+	pause("os:joe")
+	pause("ops", "Authorization", "Bearer "+tokens["ops"])
+}
+
 // TestPublishIsRefusedBeforeItsBodyIsRead sends bodies that cannot be read.
 func TestPublishIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	for _, target := range []string{"/pub?topic=t2", "/mpub?topic=t2", "/pub_ext?topic=t2&ext=%7B%7D", "/pubtrace?topic=t2", "/v1/topics/t2/messages"} {

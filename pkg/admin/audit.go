@@ -100,7 +100,7 @@ func (a audited) record(r *http.Request, act *attempt, noted *web.Act) {
 // actOf returns the act of a request to the endpoint of a pattern, without its body and outcome.
 func actOf(r *http.Request, pattern string, by guard.Caller) meta.Act {
 	return meta.Act{
-		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(by.Name(), identityOf(r)), maxText), Agent: clipped(r.UserAgent(), maxText),
+		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(cmp.Or(by.Name(), identityOf(r), systemUserOf(r, by)), maxText), Agent: clipped(r.UserAgent(), maxText),
 		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(objectOf(r, pattern), maxText), Reason: reasonOf(r),
 	}
 }
@@ -189,6 +189,16 @@ func identityOf(r *http.Request) string {
 		return c.Subject.String()
 	}
 	return ""
+}
+
+// systemUserOf returns what a client says of its operating system's user, while access control is off and a request has
+// no other identity; "" otherwise.
+func systemUserOf(r *http.Request, by guard.Caller) string {
+	name := r.Header.Get(api.SystemUserHeader)
+	if name == "" || by.Directory.On() {
+		return ""
+	}
+	return meta.SystemUser + name
 }
 
 func reasonOf(r *http.Request) string {

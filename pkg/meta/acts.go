@@ -36,9 +36,12 @@ func (a *Act) class() actClass {
 	return actOther
 }
 
+// SystemUser begins the identity of an act of a client that named only its operating system's user. It proves nothing.
+const SystemUser = "os:"
+
 // by returns who did an act: the user, or the address without its port.
 func (a *Act) by() string {
-	if a.Identity != "" {
+	if a.Identity != "" && !strings.HasPrefix(a.Identity, SystemUser) {
 		return a.Identity
 	}
 	if host, _, err := net.SplitHostPort(a.Actor); err == nil {
@@ -50,22 +53,25 @@ func (a *Act) by() string {
 // keepAct appends an act to the audit log. If its class is full, the oldest act of the one who has most of that class is
 // dropped: a flood displaces itself, and no act of others. Lists returned before do not change.
 func keepAct(all []*Act, a *Act) []*Act {
-	class, n, of, most := a.class(), 1, map[string]int{a.by(): 1}, 0
-	for _, b := range all {
-		if b.class() == class {
-			n++
-			of[b.by()]++
+	class, n := a.class(), 0
+	if len(all) >= mostActs[class] {
+		for _, b := range all {
+			if b.class() == class {
+				n++
+			}
 		}
 	}
-	if n <= mostActs[class] {
+	if n < mostActs[class] {
 		return append(all, a)
 	}
-	for _, n := range of {
-		most = max(most, n)
+	of, most := map[string]int{a.by(): 1}, 0
+	for _, b := range all {
+		if b.class() == class {
+			by := b.by()
+			of[by]++
+			most = max(most, of[by])
+		}
 	}
 	i := slices.IndexFunc(all, func(b *Act) bool { return b.class() == class && of[b.by()] == most })
-	if i < 0 {
-		return all // each of the others has fewer, which is so with a bound of 1 alone
-	}
 	return slices.Concat(all[:i], all[i+1:], []*Act{a})
 }

@@ -48,9 +48,11 @@ func TestFloodOfActsDisplacesItself(t *testing.T) {
 	record(3, Act{Verb: remove, Identity: "joe"})
 	record(3, Act{Verb: create, Actor: "10.0.0.1:5"})
 	for _, verb := range []string{create, remove, grant} {
-		record(2*maxActs, Act{Verb: verb, Identity: "mal", Actor: "10.0.0.1:7"})
+		record(mostActs[(&Act{Verb: verb}).class()]+100, Act{Verb: verb, Identity: "mal", Actor: "10.0.0.1:7"})
 	}
-	record(2*maxActs, Act{Verb: create, Actor: "10.0.0.2:7"})
+	for i := range mostActs[actOther] {
+		record(1, Act{Verb: create, Actor: fmt.Sprintf("10.0.0.2:%d", i), Identity: SystemUser + fmt.Sprint(i)})
+	}
 	acts := JournalOf(&s).Acts()
 	count := func(verb, by string) (n int) {
 		for _, a := range acts {

@@ -48,7 +48,7 @@ func reads(f *foe) error {
 // partitions creates topics with as many partitions as there can be.
 func partitions(f *foe) error {
 	for i := 0; f.ctx.Err() == nil; i++ {
-		body := fmt.Sprintf(`{"name":"wide-%d-%d","partitions":1024}`, f.number, i)
+		body := fmt.Sprintf(`{"name":"wide-%d-%d","config":{"partitions":1024}}`, f.number, i)
 		if err := f.ask(http.MethodPost, "/v1/topics", []byte(body)); err != nil {
 			return err
 		}

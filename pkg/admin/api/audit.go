@@ -11,6 +11,11 @@ import (
 // parameter reason has the same effect.
 const ReasonHeader = "X-Reason"
 
+// SystemUserHeader is the header with the name of the operating system's user who runs the program that makes a change,
+// for the audit log. It proves nothing, and counts only while access control is off. In an entry the name begins with
+// meta.SystemUser.
+const SystemUserHeader = "X-System-User"
+
 // AuditLog lists operator actions, oldest first.
 type AuditLog struct {
 	Acts []Act `json:"acts"`

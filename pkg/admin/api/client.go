@@ -50,6 +50,8 @@ type ClientOptions struct {
 	Authorization string
 	// Reason is recorded in the audit log with each change; optional.
 	Reason string
+	// SystemUser is the operating system's user, who is recorded while access control is off; optional.
+	SystemUser string
 }
 
 // NewClient returns a client. It fails with failure.Invalid on an invalid address.
@@ -60,7 +62,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{t: transport{heard: map[*url.URL]time.Time{}, http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, authorization: o.Authorization}}
+	c := &Client{t: transport{heard: map[*url.URL]time.Time{}, http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason, user: o.SystemUser, authorization: o.Authorization}}
 	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades, c.Access, c.Settings = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}, Access{&c.t}, settingsClient{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)

@@ -33,6 +33,7 @@ type transport struct {
 	agent string
 	// reason is sent with requests that change something.
 	reason        string
+	user          string // of the operating system; optional
 	authorization string
 
 	mu    sync.Mutex             // guards bases and heard
@@ -263,6 +264,9 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	}
 	if t.authorization != "" {
 		req.Header.Set("Authorization", t.authorization)
+	}
+	if t.user != "" && req.Method != http.MethodGet {
+		req.Header.Set(SystemUserHeader, t.user)
 	}
 	if t.agent != "" {
 		req.Header.Set("User-Agent", t.agent)

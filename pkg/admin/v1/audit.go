@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/failure"
 )
 
@@ -46,6 +47,14 @@ func spanOf(r *http.Request) (span, error) {
 // last returns the last entries of a list, at most the given number.
 func last[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
+// ActOf returns an act as clients see it.
+func ActOf(a *meta.Act) api.Act {
+	return api.Act{
+		Index: a.Index, At: time.Unix(0, a.At).UTC(), Node: string(a.Node), Actor: a.Actor, Identity: a.Identity, Agent: a.Agent, Verb: a.Verb, Object: a.Object,
+		Request: a.Request, Before: a.Before, After: a.After, Reason: a.Reason, Status: a.Status,
+	}
+}
+
 func (v auditAPI) audit(r *http.Request) (answer, error) {
 	s, err := spanOf(r)
 	if err != nil {
@@ -59,10 +68,7 @@ func (v auditAPI) audit(r *http.Request) (answer, error) {
 		if a.Index <= s.after || at.Before(s.since) || !who || !about(a.Object, q.Get("object")) {
 			continue
 		}
-		out.Acts = append(out.Acts, api.Act{
-			Index: a.Index, At: at, Node: string(a.Node), Actor: a.Actor, Identity: a.Identity, Agent: a.Agent, Verb: a.Verb, Object: a.Object,
-			Request: a.Request, Before: a.Before, After: a.After, Reason: a.Reason, Status: a.Status,
-		})
+		out.Acts = append(out.Acts, ActOf(a))
 	}
 	out.Acts = last(out.Acts, s.most)
 	return success(out)
