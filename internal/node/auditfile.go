@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/internal/jsonbytes"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -162,7 +163,7 @@ func lastAct(file *os.File) (uint64, error) {
 	}
 	line := tail[bytes.LastIndexByte(tail[:whole-1], '\n')+1 : whole]
 	var act api.Act
-	if err := json.Unmarshal(line, &act); err != nil {
+	if err := jsonbytes.Unmarshal(line, &act); err != nil {
 		return 0, fmt.Errorf("%s has a last line that is no act: name another file: %w", file.Name(), err)
 	}
 	return act.Index, nil

@@ -61,7 +61,7 @@ func TestExistingTopicsNeedNoRightToCreate(t *testing.T) {
 	n.subscribe("there", "c#ephemeral")
 	n.subscribe("there#ephemeral", "c")
 	ctx := stranger(t, 1)
-	if _, err := limit.Create(ctx); err != nil {
+	if _, err := limit.Create(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	for way, use := range waysToUse(n) {
@@ -97,7 +97,7 @@ func TestEachCreationCountsOnce(t *testing.T) {
 			}
 		}
 	}
-	if _, err := limit.Create(ctx); !errors.Is(err, failure.TooManyCreated) {
+	if _, err := limit.Create(ctx, 1); !errors.Is(err, failure.TooManyCreated) {
 		t.Fatalf("two topics with a channel each are less than four: %v", err)
 	}
 }
@@ -127,7 +127,7 @@ func TestRefusedCreationsDoNotCount(t *testing.T) {
 	if _, err := n.Directory.ProposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
 		t.Fatal("a channel of no topic is created")
 	}
-	if _, err := limit.Create(ctx); err != nil {
+	if _, err := limit.Create(ctx, 1); err != nil {
 		t.Error(err)
 	}
 }
@@ -175,7 +175,7 @@ func TestChannelThatNoLeaderMakesDoesNotCount(t *testing.T) {
 			t.Fatalf("without a leader: %v", err)
 		}
 	}
-	if _, err := limit.Create(ctx); err != nil {
+	if _, err := limit.Create(ctx, 1); err != nil {
 		t.Error(err)
 	}
 }

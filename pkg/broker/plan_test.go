@@ -147,7 +147,7 @@ func TestPlansAreRefusedForWhatRefusesChanges(t *testing.T) {
 		t.Errorf("an existing channel: %v", err)
 	}
 	full := directory.Plans{Of: b.Directory, Admits: func(context.Context, []meta.Command) error { return failure.MetadataDiskFull }}
-	if _, err := full.Partitions(ctx, "t", 2); !errors.Is(err, failure.MetadataDiskFull) {
+	if _, err := full.Partitions(t.Context(), "t", 2); !errors.Is(err, failure.MetadataDiskFull) {
 		t.Errorf("on a full disk: %v", err)
 	}
 }

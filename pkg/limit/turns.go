@@ -128,16 +128,16 @@ func (t *Turns) AcquirePaced(most time.Duration) (end func()) {
 		return func() {}
 	}
 	t.Acquire()
-	var once sync.Once
+	give := sync.OnceFunc(t.Give)
 	began := time.Now()
-	timer := time.AfterFunc(most, func() { once.Do(t.Give) })
+	late := time.AfterFunc(most, give)
 	return func() {
 		took := min(time.Since(began), most)
-		if timer.Stop() && t.Waiting() > 0 {
-			time.AfterFunc(took, func() { once.Do(t.Give) })
+		if late.Stop() && t.Waiting() > 0 {
+			time.AfterFunc(took, give)
 			return
 		}
-		once.Do(t.Give)
+		give()
 	}
 }
 
