@@ -63,7 +63,7 @@ var attacks = []attack{
 	{name: "ephemeral", crowd: 4, prepare: waste("create"), tidy: waste("delete"), each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
 	{name: "deaf-publishers", crowd: 16, each: pipelined},
 	{name: "reads", crowd: 26, prepare: many, tidy: fewer, each: reads},
-	{name: "partitions", crowd: 8, each: partitions},
+	{name: "partitions", crowd: 8, tidy: narrow, each: partitions},
 	{name: "creations", crowd: 8, each: creates},
 	{name: "garbage", crowd: 50, each: raw(strings.Repeat("\xff\x00PUB \n\n\n", 1<<10))},
 }

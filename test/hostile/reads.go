@@ -45,6 +45,17 @@ func reads(f *foe) error {
 	return err
 }
 
+// narrow deletes the topics that partitions may have created.
+func narrow(ctx context.Context, v *victim) error {
+	for number := range 8 {
+		for i := range 2 {
+			// Most were refused.
+			_, _ = v.node.Fetch(ctx, http.MethodDelete, fmt.Sprintf("/v1/topics/wide-%d-%d", number, i), nil)
+		}
+	}
+	return nil
+}
+
 // partitions creates topics with as many partitions as there can be.
 func partitions(f *foe) error {
 	for i := 0; f.ctx.Err() == nil; i++ {
