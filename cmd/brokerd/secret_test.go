@@ -119,8 +119,14 @@ func TestAuthorityOfNodesAndClients(t *testing.T) {
 		nodes, clients string
 		want           bool
 	}{
-		{one, one, true}, {one, both, true}, {both, one, true}, {one, other, false},
-		{one, "", false}, {"", "", false}, {one, filepath.Join(dir, "none"), false}, {write("empty"), one, false},
+		{one, one, true},
+		{one, both, true},
+		{both, one, true},
+		{one, other, false},
+		{one, "", false},
+		{"", "", false},
+		{one, filepath.Join(dir, "none"), false},
+		{write("empty"), one, false},
 	} {
 		if got := sharesAuthority(test.nodes, test.clients); got != test.want {
 			t.Errorf("%s and %s: %v", test.nodes, test.clients, got)

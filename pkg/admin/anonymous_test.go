@@ -38,8 +38,14 @@ func TestConnectionsWithoutIdentityAreNotKept(t *testing.T) {
 		user, path string
 		closed     bool
 	}{
-		{"", "/ping", true}, {"", "/lookup?topic=t", true}, {"", "/v1/topics", true}, {"", "/nothing", true},
-		{"wrong", "/v1/topics", true}, {"reader", "/v1/topics", false}, {"reader", "/ping", false}, {"publisher", "/v1/users", false},
+		{"", "/ping", true},
+		{"", "/lookup?topic=t", true},
+		{"", "/v1/topics", true},
+		{"", "/nothing", true},
+		{"wrong", "/v1/topics", true},
+		{"reader", "/v1/topics", false},
+		{"reader", "/ping", false},
+		{"publisher", "/v1/users", false},
 	} {
 		w := askAs(s.Handler(), tokens[tt.user], http.MethodGet, tt.path, "")
 		if closed := w.Header().Get("Connection") == "close"; closed != tt.closed {

@@ -125,7 +125,7 @@ func TestExtensionsRefuse(t *testing.T) {
 		{"no room for a header's length", "PUB_EXT ext 0\n" + sized("\x00\x00"), "E_BAD_BODY invalid body size 2 with ext json header enabled", false},
 		{"a header without a message", "PUB_EXT ext 0\n" + sized("\x00\x02{}"), "E_BAD_BODY invalid body size 4 in ext json header content length", false},
 		{"a header that is too short", "PUB_EXT ext 0\n" + sized("\x00\x09{}x"), "E_BAD_BODY invalid body size 5 in ext json header content length", false},
-		{"no header", "PUB_EXT ext 0\n" + sized("\x00\x00x"), "E_INVALID_JSON_HEADER fail to parse json header: not a JSON object: unexpected end of JSON input", true},
+		{"no header", "PUB_EXT ext 0\n" + sized("\x00\x00x"), "E_INVALID_JSON_HEADER fail to parse json header: not a JSON object", true},
 		{"a forged dead letter", "PUB_EXT ext 0\n" + sized("\x00\x12{\"dead_letter\":{}}x"), "E_INVALID_JSON_HEADER fail to parse json header: header is written by the broker and cannot be published: dead_letter", true},
 		{"a header that is null", "PUB_EXT ext 0\n" + sized("\x00\x04nullx"), "E_INVALID_JSON_HEADER fail to parse json header: not a JSON object", true},
 		{"a trace id that is a number", "PUB_EXT ext 0\n" + sized("\x00\x10"+`{"##trace_id":7}`+"x"), "INVALID_TRACE_ID trace id is not a string of decimal digits: 7", true},

@@ -249,6 +249,9 @@ func seekTo(req api.Seek) (operate.SeekTo, error) {
 	if given != 1 {
 		return to, api.Errorf(failure.Invalid, "give exactly one of to, offset and time, not %d", given)
 	}
+	if req.Time != nil && req.Time.IsZero() { // of a program that has not set it: it would redeliver everything
+		return to, api.Errorf(failure.Invalid, `time must not be zero; for the start of the log, give "to":"start"`)
+	}
 	return to, nil
 }
 

@@ -119,6 +119,7 @@ func (n *Node) reviewed(s *raftstore.Store, id meta.NodeID) (act action, m rafts
 		why = "it answers at " + m.Address + " and has the metadata"
 	case actRemove:
 		why = "no answer at " + m.Address + " for " + unansweredFor.String() + ", and it has not registered"
+	case actNothing, actRefuse, actAdd, actMove, actDisplace: // not recorded as decided here
 	}
 	return act, m, why
 }

@@ -496,9 +496,13 @@ func TestVoterHasAnswered(t *testing.T) {
 // the sender asks for itself.
 func FuzzHandle(f *testing.F) {
 	for _, r := range []request{
-		{Kind: askWho}, {Kind: askPromise, From: who("x")}, {Kind: askBond, From: who("x")}, {Kind: askRelease, From: who("x")},
+		{Kind: askWho},
+		{Kind: askPromise, From: who("x")},
+		{Kind: askBond, From: who("x")},
+		{Kind: askRelease, From: who("x")},
 		{Kind: askJoin, From: who("x"), Fresh: true, Proof: &access.JoinProof{ID: "1", Signature: []byte("2")}},
-		{Kind: askJoin, From: who("x"), Cluster: "other", Relayed: true, Levels: level.Supported()}, {Kind: "unknown", From: who("y")},
+		{Kind: askJoin, From: who("x"), Cluster: "other", Relayed: true, Levels: level.Supported()},
+		{Kind: "unknown", From: who("y")},
 	} {
 		text, err := json.Marshal(r)
 		if err != nil {

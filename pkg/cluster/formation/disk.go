@@ -28,10 +28,11 @@ const (
 	certainWithin = 200 * time.Millisecond
 )
 
-// ErrDiskOutdated: the data directory of a node is not the one that it used last, or an older copy of it. Refused.
+// ErrDiskOutdated is returned to a node whose data directory is not the one that it used last, or an older copy of it.
+// Refused.
 var ErrDiskOutdated = fate.Refuse("data directory is not the one that the node used last, or an older copy of it")
 
-// ErrStartAgain: the same was found after the node had opened its metadata. Refused.
+// ErrStartAgain is returned to such a node if that was found after it had opened its metadata. Refused.
 var ErrStartAgain = fate.Refuse("start the node again: it sets its metadata aside and joins its cluster again")
 
 // claim is what a node says about its data directory before it takes part in the Raft group.

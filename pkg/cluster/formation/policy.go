@@ -70,7 +70,7 @@ type neighbours struct {
 // has is changed without that: neither a request of another process, nor one of a node that the
 // leader cannot reach, takes a vote or an address from it.
 func (a *neighbours) at(who candidate) bool {
-	return a.itself.identity == who.identity && !(who.fresh && a.itself.Member)
+	return a.itself.identity == who.identity && (!who.fresh || !a.itself.Member)
 }
 
 // admit decides about a candidate from the members and the neighbours. The error is for actRefuse.
