@@ -172,3 +172,21 @@ func TestOutdatedNodeFormsNoCluster(t *testing.T) {
 		}
 	})
 }
+
+// TestReplacedControllerJoinsAtOnce: the others take it for the metadata leader for a moment, and pass requests to
+// join on to it, also its own.
+func TestReplacedControllerJoinsAtOnce(t *testing.T) {
+	inWorld(t, []string{"n1", "n2", "n3"}, 3, func(t *testing.T, w *world) {
+		w.start("n1", "n2", "n3")
+		w.formed(3, 3)
+		for range 3 {
+			l := w.leader().name
+			w.kill(l)
+			p := w.startIn(l, filepath.Join(t.TempDir(), l))
+			if <-p.opened; p.err != nil {
+				t.Fatal(p.err)
+			}
+			w.formed(3, 3)
+		}
+	})
+}

@@ -124,7 +124,7 @@ func (n *Node) letIn(ctx context.Context, from meta.NodeID, r request) error {
 	}
 	leader, _ := s.Leader()
 	m, ok := s.Members().Configuration().Find(leader)
-	if !ok || r.Relayed {
+	if !ok || r.Relayed || leader == r.From.Node { // one that asks no longer leads
 		return failure.NotController
 	}
 	r.Relayed = true
