@@ -35,7 +35,6 @@ var floors = map[string]int{
 	"pkg/lease":                 1, // how long a leader may deliver
 	"pkg/age":                   1, // the age of stored data, independent of wall clocks
 	"pkg/dedup":                 1, // the table of dedup ids
-	"pkg/idfile":                1, // the ids of removed messages
 	"pkg/redo":                  1, // makes many files durable with one sync
 	"pkg/commitlog":             1,
 	"pkg/commitlog/commitnote":  1, // the committed-end file of a log

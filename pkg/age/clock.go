@@ -84,22 +84,13 @@ func (p *pair) age(stamp int64, now time.Time) time.Duration {
 
 // Age returns how long before now a batch was appended. It is never negative.
 func (c *Clock) Age(b Batch, now time.Time) time.Duration {
-	if age, heard := c.Heard(b, now); heard {
-		return age
-	}
-	return max(0, time.Duration(c.wall(now)-b.Timestamp))
-}
-
-// Heard is Age for a batch that is covered by a pair, so that no wall clock of this node takes part; otherwise it
-// reports false.
-func (c *Clock) Heard(b Batch, now time.Time) (age time.Duration, heard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := sort.Search(len(c.pairs), func(i int) bool { return c.pairs[i].from > b.First }) - 1
-	if i < 0 || c.pairs[i].epoch != b.Epoch {
-		return 0, false
+	if i >= 0 && c.pairs[i].epoch == b.Epoch {
+		return max(0, c.pairs[i].age(b.Timestamp, now))
 	}
-	return max(0, c.pairs[i].age(b.Timestamp, now)), true
+	return max(0, time.Duration(c.wall(now)-b.Timestamp))
 }
 
 // Leader returns the reading at now of the wall clock of the leader that

@@ -149,7 +149,7 @@ func TestHealthNamesFullTopicsThatKeepFinishedMessages(t *testing.T) {
 			err = n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}}).Err
 		}
 		why := n.bounds()
-		if len(why) != 1 || why[0].Code != "topics_full" || strings.HasSuffix(why[0].What, "shorten the retention of t") != want {
+		if len(why) != 1 || why[0].Code != "topics_full" || strings.HasSuffix(why[0].What, "shorten the retention or the dedup window of t") != want {
 			t.Errorf("kept for %v: the health has %v after %v", retention, why, err)
 		}
 	}
@@ -280,48 +280,4 @@ func TestHealthReportsForgottenIDs(t *testing.T) {
 		why := n.bounds()
 		return len(why) == 1 && why[0].Code == "dedup_window_short"
 	})
-}
-
-// An id is stored once during its window though retention has removed its message, on the replica that leads and on
-// those that lead next.
-func TestIDsOutliveRetention(t *testing.T) {
-	ids := []meta.NodeID{"n1", "n2", "n3"}
-	l := newLan(t, func(o *Options) { o.RetentionInterval = 20 * time.Millisecond }, ids...)
-	cfg := meta.TopicConfig{Replicas: 3, MaxBytes: meta.MinQuota, OnFull: meta.OnFullDrop, DedupWindow: 10 * time.Minute}.WithDefaults(3, false)
-	if _, err := l.store.Propose(t.Context(), meta.CreateTopic{Name: "t", Config: cfg, Assignment: [][]meta.NodeID{ids}}); err != nil {
-		t.Fatal(err)
-	}
-	l.leader("t", 0)
-	l.inSync("t", 0, 3)
-	for n, id := range []string{"a", "b"} {
-		if r := l.putOnce("n2", "t", id); r.Err != nil || r.First != seq.Offset(n) {
-			t.Fatalf("%s: %+v", id, r)
-		}
-	}
-	starts := func() (lowest seq.Offset) {
-		lowest = seq.MaxOffset
-		for _, id := range ids {
-			lowest = min(lowest, l.at(id).Host.Lookup("t").Held(0).Replica.Log().Start())
-		}
-		return lowest
-	}
-	for range 60 {
-		done := make(chan error, 1)
-		l.leader("t", 0).Router.Publish(t.Context(), publish.Request{
-			Topic: "t", Partition: 0, Messages: []topic.Message{{Body: make([]byte, 100<<10)}}, Done: func(r topic.Receipt) { done <- r.Err },
-		})
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, func() bool { return starts() > 2 })
-	for _, leader := range []meta.NodeID{"n2", "n3", "n1"} {
-		l.elect("t", 0, leader)
-		l.leader("t", 0)
-		for n, id := range []string{"a", "b"} {
-			if r := l.putOnce("n1", "t", id); r.Err != nil || r.First != seq.Offset(n) {
-				t.Fatalf("%s leads: %s is at %+v", leader, id, r)
-			}
-		}
-	}
 }

@@ -36,11 +36,6 @@ type Retention struct {
 	// the floor and old enough. It is replaced by an empty one, which costs about three syncs
 	// and pays off if space is needed or the log is idle.
 	Last bool
-	// Save, if set, is called before segments are deleted, with the end of what may be deleted. Nothing that it has not
-	// been called for is deleted, and nothing at all if it fails. It may read the log.
-	Save func(end seq.Offset) error
-
-	saved *seq.Offset // the end that Save was called with; nil: there is no limit
 }
 
 // Bound makes the segments of a log end at a quarter of MaxBytes, or without it of Share, from now
@@ -52,15 +47,6 @@ func (r Retention) Bound(l *Log) { l.bound.Store(cmp.Or(r.MaxBytes, r.Share)) }
 // replaces it. Readers inside a deleted segment may read it to its end. Offsets and positions
 // of later appends continue, even if everything was deleted.
 func (l *Log) Retain(r Retention) (dropped int, err error) {
-	if r.Save != nil {
-		end := r.deletable(l)
-		if end > l.Start() {
-			if err := r.Save(end); err != nil {
-				return 0, err
-			}
-		}
-		r.saved = &end
-	}
 	l.serial.Lock()
 	defer l.serial.Unlock()
 	if err := l.refuseFailed(); err != nil {
@@ -107,18 +93,6 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	return dropped, l.fs.SyncDir(l.dir)
 }
 
-// deletable returns the end of the segments that may be deleted now, or a later offset.
-func (r Retention) deletable(l *Log) seq.Offset {
-	view := l.view()
-	if len(view) == 0 {
-		return l.Start()
-	}
-	if r.Last && r.lastFinished(l) {
-		return l.End()
-	}
-	return view[r.expired(view, min(l.CommittedEnd(), l.DurableEnd()), l.Bytes())].base
-}
-
 // retaining is a retention in progress. Serial is held.
 type retaining struct {
 	log *Log
@@ -159,7 +133,7 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	n := 0
 	for ; n < len(view)-1; n++ {
 		next := view[n+1]
-		if next.base > stays || r.saved != nil && next.base > *r.saved {
+		if next.base > stays {
 			break
 		}
 		if !r.finished(view[n:], next.base) && (r.MaxBytes == 0 || bytes <= r.MaxBytes) {
@@ -210,7 +184,7 @@ func (r Retention) young(s *segment) bool {
 // longer the last. The new one, with the offset and the position at which the log continues, is on
 // disk before anything is removed: they do not depend only on the checkpoint.
 func (r retaining) retireLast() error {
-	if !r.ask.Last || !r.ask.lastFinished(r.log) {
+	if !r.ask.Last || !r.lastFinished() {
 		return nil
 	}
 	r.log.wmu.Lock()
@@ -230,19 +204,19 @@ func (r retaining) retireLast() error {
 }
 
 // lastFinished reports whether the last segment is not empty and all of it may be removed.
-func (r Retention) lastFinished(l *Log) bool {
-	view := l.view()
+func (r retaining) lastFinished() bool {
+	view := r.log.view()
 	if len(view) == 0 {
 		return false
 	}
 	s := view[len(view)-1]
-	end := l.End()
-	return s.base < end && end <= min(l.CommittedEnd(), l.DurableEnd()) && r.finished(view[len(view)-1:], end)
+	end := r.log.End()
+	return s.base < end && end <= min(r.log.CommittedEnd(), r.log.DurableEnd()) && r.ask.finished(view[len(view)-1:], end)
 }
 
 // retireLocked is retireLast's critical section: nothing is appended in between.
 func (r retaining) retireLocked() (begun bool, err error) {
-	if r.log.closed || len(r.log.rolled) > 0 || !r.ask.lastFinished(r.log) {
+	if r.log.closed || len(r.log.rolled) > 0 || !r.lastFinished() {
 		return false, nil
 	}
 	if err := reopenPinnedLocked(r.log); err != nil {

@@ -431,31 +431,3 @@ func TestUnreadableSegmentAges(t *testing.T) {
 	day.Now = day.Now.Add(1)
 	mustRetain(t, l, day, 2)
 }
-
-// Only what Save was called for is removed, although the log grows, and more is finished, meanwhile.
-func TestOnlyWhatWasSavedIsRemoved(t *testing.T) {
-	for _, last := range []bool{false, true} {
-		l, w := finishedLog(t, vfs.NewMem(), 3)
-		saved := seq.Offset(0)
-		_, err := l.Retain(Retention{Floor: seq.MaxOffset, Now: time.Unix(1<<40, 0), Last: last, Save: func(end seq.Offset) error {
-			saved = end
-			for range 50 { // more segments
-				mustAppend(t, w, 2)
-			}
-			mustSync(t, w)
-			l.Commit(l.End())
-			return nil
-		}})
-		if err != nil || saved == 0 && last || l.Start() > saved {
-			t.Errorf("last %v: %v, saved up to %d, removed up to %d", last, err, saved, l.Start())
-		}
-		for range 3 {
-			if _, err := l.Retain(Retention{Floor: seq.MaxOffset, Now: time.Unix(1<<40, 0), Last: last, Save: func(end seq.Offset) error {
-				saved = end
-				return nil
-			}}); err != nil || l.Start() != saved {
-				t.Errorf("last %v: %v, saved up to %d, removed up to %d", last, err, saved, l.Start())
-			}
-		}
-	}
-}

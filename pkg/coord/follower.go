@@ -45,7 +45,7 @@ func newFollower(t *Term, n meta.NodeID, v View) *followerState {
 	}
 	w := watch{t, f}
 	f.rep = replication.NewReplicator(replication.ReplicatorOptions{
-		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Sizes: t.o.Sizes, Shares: &t.shares, IDs: t.o.IDs, Credit: t.o.Credits.To(n), CatchUp: t.o.CatchUp, Stored: t.o.Stored,
+		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Sizes: t.o.Sizes, Shares: &t.shares, Credit: t.o.Credits.To(n), CatchUp: t.o.CatchUp, Stored: t.o.Stored,
 		Caller: f.link, Now: t.o.Now,
 		Events: replication.Events{
 			Acked: w.acked, Forget: w.forget, Superseded: t.supersede, Compare: w.compare, Longer: w.longer, Unreadable: t.o.Unreadable,

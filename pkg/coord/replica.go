@@ -27,8 +27,6 @@ type ReplicaOptions struct {
 	Now       func() time.Time
 	// Wall returns this node's wall clock at now, in ns since 1970; nil: the system's.
 	Wall func(now time.Time) int64
-	// IDs are the dedup ids of messages before the log; nil: none.
-	IDs replication.IDs
 	// Full reports whether the disk has no room for a leader's data; nil: never. See
 	// replication.Following.
 	Full func() bool
@@ -218,7 +216,7 @@ func (r *Replica) Follow(v View, p replication.Positions) error {
 		r.refusing.Store(false)
 	}
 	return errors.Join(stopped, r.follower.Adopt(replication.Following{
-		Epoch: v.Epoch, Sync: v.Sync, Positions: p, IDs: r.o.IDs, Unclean: v.Unclean, Full: r.o.Full,
+		Epoch: v.Epoch, Sync: v.Sync, Positions: p, Unclean: v.Unclean, Full: r.o.Full,
 	}))
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
-	"github.com/brokerd/brokerd/pkg/idfile"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -22,11 +21,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := idfile.Open(h.fs, rs.dirs.Replica(t, i), names, 0, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	replica, err := rs.openLog(h, t, i, names, ids)
+	replica, err := rs.openLog(h, t, i, names)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +34,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	case marked:
 		state = suspected
 	}
-	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, ids: ids, sought: repair.NewSought()}
+	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica, sought: repair.NewSought()}
 	hp.state.Store(int32(state))
 	// The only replica began again without messages, and no operator has accepted that yet.
 	hp.lost.Store(slices.Contains(names, datadir.MarkLost))
@@ -47,7 +42,7 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 }
 
 // openLog opens the log of a replica in an existing directory with the given names.
-func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string, ids *idfile.Store) (*coord.Replica, error) {
+func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord.Replica, error) {
 	lo := rs.o.Log
 	// A replicated log syncs several batches at once, so a tail of them torn by a loss of power is
 	// no damage.
@@ -64,7 +59,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string, ids *id
 		lo.Cache = nil
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: h.fs, Dir: rs.dirs.Replica(t, i), Self: rs.o.Self, Log: lo, IDs: ids, Now: time.Now, Wall: rs.o.WallClock, Full: full, Failed: rs.life.fail,
+		FS: h.fs, Dir: rs.dirs.Replica(t, i), Self: rs.o.Self, Log: lo, Now: time.Now, Wall: rs.o.WallClock, Full: full, Failed: rs.life.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: rs.o.Peers,
 		Budget: rs.budget, Credits: rs.credits, CatchUp: rs.catchUp, Stored: rs.o.Observer.ObserveReplication, ReplicaLag: rs.o.ReplicaLag, PublishTimeout: rs.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {

@@ -13,7 +13,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/quarantine"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // lowDiskRetention is how often retention runs while the disk is nearly full.
@@ -101,15 +100,11 @@ func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	}
 	l := hp.Replica.Log()
 	last := r.disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
-	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: c.RetentionAge, MaxBytes: limit, Share: share, Last: last}
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
 	if !r.disk.Low() && !quota.NearlyFull(l.Bytes(), share, h.Disk.RefusedSize(moment)) {
 		keep.Hold = undoFloor(r.state, h.Config(), hp.index, now)
 	}
-	if c.DedupWindow > 0 {
-		keep.Save = func(end seq.Offset) error { return r.saveIDs(h, hp, c.DedupWindow, end, moment) }
-	}
 	unfinished, err := hp.retain(keep)
-	err = errors.Join(err, hp.ids.Expire(once.Retention(c.DedupWindow), moment))
 	if unfinished > 0 && h.Disk.Dropped(uint64(unfinished), moment) {
 		r.log.Warn("deleted messages that a channel has not finished, because their partition has reached its maximum size", "topic", h.Name, "partition", hp.index, "messages", unfinished)
 	}
@@ -140,13 +135,8 @@ func (hp *Held) minUnrecorded(now time.Time) int64 {
 	return recordAfterBytes
 }
 
-// saveIDs stores the dedup ids of messages that are about to be deleted, for as long as their window lasts. Without room
-// they are forgotten: deleting messages is what makes room.
-func (r *retention) saveIDs(h *Topic, hp *Held, window time.Duration, end seq.Offset, moment time.Time) error {
-	err := once.Save(hp.ids, hp.Replica.Log(), hp.Replica.Ages(), window, end, moment)
-	if vfs.LacksRoom(err) {
-		r.log.Warn("cannot store the dedup ids of deleted messages, because the disk is full; messages with these ids may be stored twice after the next change of the leader", "topic", h.Name, "partition", hp.index, "error", err)
-		return nil
-	}
-	return err
+// keptFor returns how long finished messages stay: as configured for the topic, and as long as the
+// next leader must find their dedup ids.
+func keptFor(c *meta.TopicConfig) time.Duration {
+	return max(c.RetentionAge, once.Retention(c.DedupWindow))
 }

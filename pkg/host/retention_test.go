@@ -37,6 +37,21 @@ func TestBusyLogsAreRecordedRarely(t *testing.T) {
 	}
 }
 
+func TestFinishedMessagesAreKeptForDedupWindow(t *testing.T) {
+	for _, c := range []struct {
+		retention, window, least, most time.Duration
+	}{
+		{time.Hour, 0, time.Hour, time.Hour},
+		{0, 10 * time.Minute, 11 * time.Minute, 13 * time.Minute},
+		{time.Hour, 10 * time.Minute, time.Hour, time.Hour},
+		{time.Hour, 24 * time.Hour, 25 * time.Hour, 28 * time.Hour},
+	} {
+		if d := keptFor(&meta.TopicConfig{RetentionAge: c.retention, DedupWindow: c.window}); d < c.least || d > c.most {
+			t.Errorf("retention %v and window %v: %v", c.retention, c.window, d)
+		}
+	}
+}
+
 // TestRetentionKeepsWhatAnUndoDelivers, of all channels, for a day.
 func TestRetentionKeepsWhatAnUndoDelivers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

@@ -18,7 +18,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/failure"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/idfile"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
@@ -42,7 +41,6 @@ type Held struct {
 	name    string // datadir.ReplicaName
 	dir     string
 	Replica *coord.Replica
-	ids     *idfile.Store                     // dedup ids of messages that its log no longer holds
 	Led     atomic.Pointer[Led]               // nil if it does not lead
 	Standby atomic.Pointer[positions.Standby] // nil if it is not on standby
 	lease   atomic.Pointer[lease.Lease]       // of the last term; nil if there was none, or this node is alone
@@ -87,16 +85,14 @@ func (hp *Held) untreated() bool {
 // Led is a partition while this node leads it in one epoch. Its fields do not change. After the
 // leadership has ended, its term refuses all operations.
 type Led struct {
-	Index      int
-	Replica    *coord.Replica
-	Term       *coord.Term
-	Part       *topic.Partition
-	Lease      *lease.Lease         // nil: this node is alone
-	leaving    atomic.Bool          // it is being transferred
-	Letters    deadletter.Processor // redrives and purges dead letters, if it is a partition of a dead-letter topic
-	Once       once.Switch          // accepts messages with dedup ids
-	ids        *idfile.Store        // of messages that its log no longer holds
-	idsDamaged func(error)
+	Index   int
+	Replica *coord.Replica
+	Term    *coord.Term
+	Part    *topic.Partition
+	Lease   *lease.Lease         // nil: this node is alone
+	leaving atomic.Bool          // it is being transferred
+	Letters deadletter.Processor // redrives and purges dead letters, if it is a partition of a dead-letter topic
+	Once    once.Switch          // accepts messages with dedup ids
 	// Damaged handles damage that a reader met, and reports whether other replicas may hold the range.
 	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
 }
@@ -228,10 +224,7 @@ func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 // If a channel's start cannot be stored, for example on a full disk, the node leads nevertheless,
 // and the next run retries. No client knows yet that the channel exists.
 func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
-	lp := &Led{Index: hp.index, Replica: hp.Replica, ids: hp.ids}
-	lp.idsDamaged = func(err error) {
-		rs.log.Warn("cannot read some stored dedup ids; messages with these ids may be stored twice until their window has passed", "topic", h.Name, "partition", hp.index, "error", err)
-	}
+	lp := &Led{Index: hp.index, Replica: hp.Replica}
 	lp.Damaged = func(err *commitlog.CorruptionError) bool {
 		elsewhere := rs.quarantine.waits(h, hp, err)
 		rs.quarantine.foundDamage(h, hp, err)
@@ -451,7 +444,7 @@ func (hp *Held) retain(r commitlog.Retention) (unfinished seq.Offset, err error)
 
 // setWindow sets the partition's window of dedup ids to that of the metadata.
 func (lp *Led) setWindow(c *meta.TopicConfig) error {
-	if err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), IDs: lp.ids, Damaged: lp.Damaged, IDsDamaged: lp.idsDamaged}); err != nil {
+	if err := lp.Once.Set(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages(), Damaged: lp.Damaged}); err != nil {
 		return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
 	}
 	return nil

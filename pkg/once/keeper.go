@@ -11,7 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/idfile"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -39,14 +38,11 @@ type Options struct {
 	Window    time.Duration
 	Most      int              // maximum number of known ids; 0: dedup.DefaultMost
 	Ages      *age.Clock       // of the log's batches
-	IDs       *idfile.Store    // of messages that the log no longer holds; nil: none
 	Now       func() time.Time // nil: time.Now
 	// Damaged, if set, is called with a range of the log that cannot be read, and reports whether
 	// other replicas may hold it. open fails then, as an id in that range must not be taken for a
 	// new one.
 	Damaged func(*commitlog.CorruptionError) (elsewhere bool)
-	// IDsDamaged, if set, is called when some of IDs cannot be read: messages with these ids may be stored again.
-	IDsDamaged func(error)
 }
 
 // Keeper prevents that messages with dedup ids are stored twice. Its methods are
@@ -142,16 +138,13 @@ func open(o Options) (*Keeper, error) {
 // read adds the ids in the log to the window.
 func (k *Keeper) read(now time.Time) error {
 	l := k.o.Partition.Log()
-	line := timeline{ages: k.o.Ages, now: now}
-	if err := k.readRemoved(l.Start(), &line); err != nil {
-		return err
-	}
-	from, err := since(l, k.o.Ages, now, Retention(k.o.Window))
+	from, err := l.OffsetAt(k.o.Ages.Leader(now) - int64(Retention(k.o.Window)))
 	if err != nil {
 		return err
 	}
 	r := l.NewReader()
 	defer r.Release()
+	newest := -k.o.Window
 	var hashes []dedup.Hash
 	var offsets []seq.Offset // of the messages with these ids
 	for o := from; o < l.End(); {
@@ -171,103 +164,30 @@ func (k *Keeper) read(now time.Time) error {
 		case err != nil:
 			return err
 		}
-		at := line.add(batchOf(b))
-		hashes, offsets = hashes[:0], offsets[:0]
-		eachDedup(b, func(o seq.Offset, id []byte) {
-			hashes, offsets = append(hashes, dedup.Hash{}), append(offsets, o)
-			hashes[len(hashes)-1].Set(id)
-		})
-		k.add(hashes, offsets, at)
+		age := k.o.Ages.Age(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, now)
+		if age < k.o.Window {
+			newest = max(newest, -age)
+			hashes, offsets = hashes[:0], offsets[:0]
+			eachDedup(b, func(o seq.Offset, id []byte) {
+				hashes, offsets = append(hashes, dedup.Hash{}), append(offsets, o)
+				hashes[len(hashes)-1].Set(id)
+			})
+			k.window.Prepare(hashes)
+			k.window.PrepareStore(len(hashes))
+			for i := range hashes {
+				k.window.Add(&hashes[i], offsets[i], newest)
+			}
+		}
 		o = b.End()
 	}
-	k.base = now.Add(-line.end())
 	return nil
 }
 
-// readRemoved adds the ids of messages that the log held before its start.
-func (k *Keeper) readRemoved(start seq.Offset, line *timeline) error {
-	if k.o.IDs == nil {
-		return nil
-	}
-	next := seq.Offset(0)
-	var hashes []dedup.Hash
-	var offsets []seq.Offset
-	err := k.o.IDs.Each(func(g *idfile.Group) bool {
-		if g.First >= start || g.First < next { // it is in the log, too, or was stored again after a failure
-			return true
-		}
-		next = g.First
-		at := line.add(age.Batch{First: g.First, Epoch: g.Epoch, Timestamp: g.Stamp})
-		hashes, offsets = make([]dedup.Hash, len(g.IDs)), offsets[:0]
-		for i := range g.IDs {
-			hashes[i].Set(g.IDs[i].Bytes)
-			offsets = append(offsets, g.First+seq.Offset(g.IDs[i].After))
-		}
-		k.add(hashes, offsets, at)
-		return true
-	})
-	if fate.Of(err) == fate.Corrupt {
-		if k.o.IDsDamaged != nil {
-			k.o.IDsDamaged(err)
-		}
-		return nil
-	}
-	return err
-}
-
-// add adds ids that were stored at a time.
-func (k *Keeper) add(hashes []dedup.Hash, offsets []seq.Offset, at time.Duration) {
-	k.window.Prepare(hashes)
-	k.window.PrepareStore(len(hashes))
-	for i := range hashes {
-		k.window.Add(&hashes[i], offsets[i], at)
-	}
-}
-
-// savedAtOnce is about how many ids are stored with one sync.
-const savedAtOnce = 16 << 10
-
-// Save stores the ids of the window in a log up to an offset, before retention removes that part.
-func Save(s *idfile.Store, l *commitlog.Log, ages *age.Clock, window time.Duration, end seq.Offset, now time.Time) error {
-	from, err := since(l, ages, now, Retention(window))
-	if err != nil {
-		return err
-	}
-	r := l.NewReader()
-	defer r.Release()
-	var groups []idfile.Group
-	count := 0
-	for o := max(from, l.Start()); o < end; {
-		b, err := r.Written(o)
-		var damaged *commitlog.CorruptionError
-		switch {
-		case errors.As(err, &damaged) && damaged.Next > o:
-			o = damaged.Next // its ids are lost with its messages
-			continue
-		case err != nil:
-			return err
-		}
-		g := idfile.Group{First: b.First(), Epoch: b.Epoch(), Stamp: b.Timestamp()}
-		eachDedup(b, func(o seq.Offset, id []byte) {
-			g.IDs = append(g.IDs, idfile.ID{After: uint32(o - g.First), Bytes: slices.Clone(id)}) //nolint:gosec // within a batch
-		})
-		if count += len(g.IDs); len(g.IDs) > 0 {
-			groups = append(groups, g)
-		}
-		if o = b.End(); count >= savedAtOnce {
-			if err := s.Append(groups, now); err != nil {
-				return err
-			}
-			groups, count = groups[:0], 0
-		}
-	}
-	return s.Append(groups, now)
-}
-
-// margin is how much longer than the window ids stay on disk: as much as the clocks of leaders may differ.
+// margin is how much the clocks of leaders may differ without shortening the next leader's
+// window.
 func margin(window time.Duration) time.Duration { return time.Minute + window/10 }
 
-// Retention returns how long ids stay on disk for a window of dedup ids.
+// Retention returns how long finished messages stay in a log for a window of dedup ids.
 func Retention(window time.Duration) time.Duration {
 	if window == 0 {
 		return 0

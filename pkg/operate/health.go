@@ -201,7 +201,7 @@ func boundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	for _, h := range topics {
 		if h.Disk.Full(now) {
 			full = append(full, fullest(h, now)...)
-			if c := h.Config().Config; c.RetentionAge > 0 {
+			if c := h.Config().Config; c.RetentionAge > 0 || c.DedupWindow > 0 {
 				keeping = append(keeping, h.Name)
 			}
 		}
@@ -217,7 +217,7 @@ func boundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	if len(full) > 0 {
 		what := fmt.Sprintf("partitions have reached their share of max-bytes and refuse publishes: %s; consume messages, or raise max-bytes", health.Names(full))
 		if len(keeping) > 0 {
-			what += "; finished messages count as long as they are kept: shorten the retention of " + health.Names(keeping)
+			what += "; finished messages count as long as they are kept: shorten the retention or the dedup window of " + health.Names(keeping)
 		}
 		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: what})
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -87,55 +86,5 @@ func TestEveryByteIsADedupID(t *testing.T) {
 	w.ok()
 	if body := n.get("/v1/topics/v1/messages?n=1000"); !utf8.ValidString(body) {
 		t.Error("a published header that is not UTF-8 breaks the response")
-	}
-}
-
-// TestBoundedTopicIsNotFullOfFinishedMessages fills a topic that has a limit and a window for dedup ids, and finishes
-// all of it: it accepts messages again at once, and the ids of the removed ones are known, also after a kill. The same
-// holds for a topic of dead letters, whose window brokerd switches on itself, after they were purged.
-func TestBoundedTopicIsNotFullOfFinishedMessages(t *testing.T) {
-	t.Parallel()
-	n := startNode(t)
-	n.ctl(0, "topic", "create", "full", "--max-bytes", "1MiB", "--dedup-window", "10m")
-	n.ctl(0, "channel", "create", "full/c")
-	n.ctl(0, "topic", "create", "dead", "--max-bytes", "1MiB", "--on-full", "reject")
-	n.ctl(0, "topic", "create", "src")
-	n.ctl(0, "channel", "create", "src/c", "--max-attempts", "1", "--dead-letter-topic", "dead")
-	n.post("/pub?topic=full&dedup=a", "first")
-	body := strings.Repeat("z", 60_000)
-	fill := func(topic string) {
-		for i := 0; n.http("POST", "/pub?topic="+topic, body).code == 200; i++ {
-			if i > 100 {
-				t.Fatalf("%s has no limit", topic)
-			}
-		}
-	}
-	accepts := func(topic string) {
-		t.Helper()
-		eventually(t, topic+" accepts messages after all are finished", func() bool { return n.http("POST", "/pub?topic="+topic, body).code == 200 })
-	}
-	fill("full")
-	n.post("/channel/empty?topic=full&channel=c", "")
-	accepts("full")
-
-	n.post("/mpub?topic=src", strings.Repeat(strings.Repeat("x", 50_000)+"\n", 15))
-	w := n.consumer("src", "c", 100, "{}")
-	for range 15 {
-		m := w.message()
-		w.send("REQ " + m.id + " 0\n")
-	}
-	eventually(t, "the messages are dead letters", func() bool { return n.channel("dead", "redrive").Depth == 15 })
-	fill("dead")
-	n.post("/channel/empty?topic=dead&channel=redrive", "")
-	accepts("dead")
-
-	stored := func() int64 { topic, _ := n.topic("full"); return topic.Messages }
-	for range 2 {
-		before := stored()
-		n.post("/pub?topic=full&dedup=a", "first")
-		if after := stored(); after != before {
-			t.Errorf("an id of a removed message is stored again: %d messages, before %d", after, before)
-		}
-		n.restart(n.kill)
 	}
 }

@@ -45,7 +45,6 @@ type Following struct {
 	Epoch     seq.Epoch
 	Sync      meta.SyncPolicy
 	Positions Positions // nil: shared positions are dropped
-	IDs       IDs       // stores the leader's dedup ids of messages before its log; nil: they are dropped
 	// Unclean is the epoch of the last leader that an operator elected although it
 	// may lack committed records; 0: none. If this log has nothing of that epoch or
 	// later and differs from the leader's in committed records, those are
@@ -313,10 +312,6 @@ func (f *Follower) do(r request) (a answer, sync bool) {
 		var m positions
 		m, err = decodePositions(r.payload)
 		h, act = m.header, func() answer { return f.replace(m) }
-	case kindIDs:
-		var m ids
-		m, err = decodeIDs(r.payload)
-		h, act = m.header, func() answer { return f.remember(m) }
 	case kindAdvance, kindUpdate:
 		var m advance
 		m, err = decodeAdvance(r.payload)

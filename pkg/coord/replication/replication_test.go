@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +22,6 @@ var errCut = errors.New("cut")
 
 // replica is one copy of a partition.
 type replica struct {
-	ids      *idFiles
 	name     string
 	log      *commitlog.Log
 	writer   *commitlog.Writer // while it leads
@@ -40,7 +38,7 @@ func newReplica(t *testing.T, name string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{ids: &idFiles{}, name: name, log: l, follower: NewFollower(l, limit.Default().Put, func(error) {}, nil)}
+	r := &replica{name: name, log: l, follower: NewFollower(l, limit.Default().Put, func(error) {}, nil)}
 	t.Cleanup(func() { r.follower.Close(); l.Close() })
 	return r
 }
@@ -128,12 +126,12 @@ func lead(t *testing.T, leader *replica, epoch seq.Epoch, followers []*replica, 
 	leader.writer = w
 	x := &term{leader: leader, acked: make([]seq.Offset, len(followers)), sessions: make([]uint64, len(followers))}
 	for i, f := range followers {
-		if err := f.follower.Adopt(Following{Epoch: epoch, IDs: f.ids}); err != nil {
+		if err := f.follower.Adopt(Following{Epoch: epoch}); err != nil {
 			t.Fatal(err)
 		}
 		l := &link{to: f.follower, delay: delay, up: true}
 		x.links = append(x.links, l)
-		x.reps = append(x.reps, NewReplicator(ReplicatorOptions{Log: leader.log, IDs: leader.ids, Partition: Partition{1, 0}, Epoch: epoch, Caller: l, Events: Events{
+		x.reps = append(x.reps, NewReplicator(ReplicatorOptions{Log: leader.log, Partition: Partition{1, 0}, Epoch: epoch, Caller: l, Events: Events{
 			Acked:      func(p Progress) { x.note(i, p.Session, p.End) },
 			Forget:     func(session uint64) { x.note(i, session, 0) },
 			Superseded: func(e seq.Epoch) {},
@@ -321,15 +319,11 @@ func TestFollowerBehindLeadersStartIsReset(t *testing.T) {
 		if n, err := a.log.Retain(commitlog.Retention{Floor: a.log.End()}); err != nil || n == 0 {
 			t.Fatalf("retention dropped %d, %v", n, err)
 		}
-		a.ids.files, b.ids.files = []string{"", "one", "two"}, []string{"other"} // the first is gone when it is read
 		x.reps[0].Connected()
 		time.Sleep(time.Second)
 		same(t, a, b)
 		if b.log.Start() == 0 {
 			t.Fatal("the follower did not begin with an empty log")
-		}
-		if got := strings.Join(b.ids.files, " "); got != "one two" {
-			t.Errorf("the follower has the dedup ids %q of before its log, want those of its leader", got)
 		}
 	})
 }

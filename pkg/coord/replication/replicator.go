@@ -65,7 +65,6 @@ type ReplicatorOptions struct {
 	Epoch     seq.Epoch
 	Sizes     limit.Sizes // of puts, and how much of them is in flight; zero: limit.Default
 	Shares    *Shares     // what is sent to the follower besides batches; nil: nothing
-	IDs       IDs         // of before the log, for followers that begin where it does; nil: none
 	Credit    *Credit     // shared by all replicators whose followers are on the same node; nil: one of its own
 	CatchUp   *CatchUp    // shared by all replicators of this node; nil: no limit
 	Caller    Caller
@@ -308,8 +307,8 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	for {
 		if at <= r.o.Log.Start() {
 			origin := commitlog.OriginOf(r.o.Log)
-			m := truncate{to: point{End: origin.Start}, reset: true, position: origin.Position, before: origin.Before}
-			r.giveIDs(session, true, nil, func() { r.cut(session, m, nil) })
+			to := point{End: origin.Start}
+			r.cut(session, truncate{to: to, reset: true, position: origin.Position, before: origin.Before}, nil)
 			return
 		}
 		var err error

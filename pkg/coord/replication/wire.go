@@ -19,7 +19,6 @@ const (
 	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
 	kindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
 	kindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
-	kindIDs       uint8 = 7 // a file of dedup ids of messages before the leader's log
 )
 
 // errMalformed is returned for bytes that are no request or answer.

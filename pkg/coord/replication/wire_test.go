@@ -87,7 +87,6 @@ func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.encode())
 	f.Add(KindPositions, append(positions{header: header{Partition{1, 0}, 1}, number: 1, total: 8}.head(), "snapshot"...))
 	f.Add(kindAdvance, append(advance{header: header{Partition{1, 0}, 1}}.head(), appendChanges(advances("a", "", "bc"))[0]...))
-	f.Add(kindIDs, append(ids{header: header{Partition{1, 0}, 1}}.head(), "file"...))
 	f.Add(kindReconcile, reconcile{header{Partition{1, 0}, 1}}.encode())
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
