@@ -241,6 +241,28 @@ func (l *life) untilReady(ctx context.Context) error {
 	return nil
 }
 
+// untilAllVote waits until n nodes have a vote: without that the others may have no majority when one fails.
+func (l *life) untilAllVote(ctx context.Context, n int) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		voters := 0
+		for _, m := range l.node.Broker().Operator.Cluster().Nodes {
+			if m.Voter {
+				voters++
+			}
+		}
+		if voters >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
 // bindAny listens at ports that the system picks and returns where.
 func bindAny(ctx context.Context) (*node.Listeners, config.Listen, error) {
 	const any = "127.0.0.1:0"

@@ -54,6 +54,9 @@ func run(t testing.TB, count int, with []Option) Nodes {
 			t.Fatalf("brokertest: start node %s: %v", n.id, errs[i])
 		}
 	}
+	if err := nodes[0].life.untilAllVote(ctx, count); err != nil {
+		t.Fatalf("brokertest: the nodes have no votes: %v", err)
+	}
 	return nodes
 }
 

@@ -9,13 +9,18 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// maxDiskFile is the maximum size of the disk file; a longer one is damaged.
-const maxDiskFile = 16 << 10
+// The disk file has two slots, which are written in turn, in place: a full disk has room for a start, and a write that
+// was cut short leaves the other slot.
+const (
+	diskSlot    = 16 << 10
+	maxDiskFile = 2 * diskSlot
+)
 
 // maxPending is the maximum number of starts in the disk file that may have been registered. Of more, the ones
 // in the middle are forgotten: the node has started that often without learning that it was registered.
@@ -28,16 +33,28 @@ type diskFile struct {
 	Follows []string `json:"follows,omitempty"`
 	// Marked is the last start that was outdated and after which every replica in the directory was marked.
 	Marked string `json:"marked,omitempty"`
+	// Written counts the writes of the file. The slot with the larger number is the newer one.
+	Written uint64 `json:"written"`
 }
 
-// encode returns the file: JSON, a space, and its CRC-32C in hexadecimal.
+// encode returns the content of a slot: JSON, a space, and its CRC-32C in hexadecimal. Zeros follow it.
 func (f *diskFile) encode() ([]byte, error) {
 	text, err := json.Marshal(f)
 	return fmt.Appendf(text, " %08x\n", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// decodeDiskFile returns ok=false for a damaged file.
+// decodeDiskFile returns the newer one of the slots. ok is false if both are damaged.
 func decodeDiskFile(text []byte) (f diskFile, ok bool) {
+	for slot := range slices.Chunk(text, diskSlot) {
+		if one, valid := decodeDiskSlot(bytes.TrimRight(slot, "\x00")); valid && (!ok || one.Written > f.Written) {
+			f, ok = one, true
+		}
+	}
+	return f, ok
+}
+
+// decodeDiskSlot returns ok=false for a damaged slot.
+func decodeDiskSlot(text []byte) (f diskFile, ok bool) {
 	end := bytes.LastIndexByte(text, ' ')
 	if end < 0 || json.Unmarshal(text[:end], &f) != nil {
 		return diskFile{}, false
@@ -86,14 +103,47 @@ func (d Dir) NewStart() (s *Start, damaged bool, err error) {
 }
 
 func (s *Start) write() error {
+	s.file.Written++
 	text, err := s.file.encode()
 	if err == nil {
-		err = vfs.WriteFileSynced(s.dir.FS, s.dir.disk(), text)
+		err = s.dir.writeDiskSlot(append(text, make([]byte, max(0, diskSlot-len(text)))...), int64(s.file.Written%2)*diskSlot)
 	}
 	if err != nil {
 		return fmt.Errorf("write identity of the data directory: %w", err)
 	}
 	return nil
+}
+
+// writeDiskSlot writes a slot of the disk file, durably. It creates a file that is missing or has another size.
+func (d Dir) writeDiskSlot(slot []byte, at int64) error {
+	f, err := d.FS.OpenReadWrite(d.disk())
+	size := int64(0)
+	if err == nil {
+		size, err = f.Size()
+	}
+	if errors.Is(err, fs.ErrNotExist) || err == nil && size != maxDiskFile {
+		if f != nil {
+			err = f.Close()
+		}
+		whole := make([]byte, maxDiskFile)
+		copy(whole[at:], slot)
+		return errors.Join(ignoreMissing(err), vfs.WriteFileSynced(d.FS, d.disk(), whole))
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(slot, at); err == nil {
+		err = f.SyncData()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// ignoreMissing returns nil for the error of a file that does not exist.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Register sets what the registration of the start says about the disk.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -102,14 +104,15 @@ func TestDamagedIdentityIsAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range whole {
+	for i := range bytes.IndexByte(whole[diskSlot:], '\n') + 1 {
+		i += diskSlot // the first start is in the second slot
 		for _, text := range [][]byte{whole[:i], append(bytes.Clone(whole[:i]), append([]byte{whole[i] ^ 1}, whole[i+1:]...)...)} {
 			if err := vfs.WriteFileSynced(d.FS, d.disk(), text); err != nil {
 				t.Fatal(err)
 			}
 			s, damaged, err := d.NewStart()
 			if err != nil || !damaged || s.file.ID == id || s.file.Starts != 1 {
-				t.Fatalf("%q: damaged %v, %+v, %v", text, damaged, s.file, err)
+				t.Fatalf("byte %d: damaged %v, %+v, %v", i, damaged, s.file, err)
 			}
 			newStart(t, d)
 		}
@@ -158,5 +161,57 @@ func TestReplicasOfOutdatedDiskAreMarked(t *testing.T) {
 	var c meta.NodeStarted
 	if newStart(t, d).Register(&c); c.Marked != s.file.Start {
 		t.Error("the next start does not say that the replicas are marked")
+	}
+}
+
+// TestStartNeedsNoRoomOnTheDisk: a node with a full disk starts, or it could not free any.
+func TestStartNeedsNoRoomOnTheDisk(t *testing.T) {
+	disk := vfstest.NewFaulty(vfs.NewMem())
+	d := At(disk, "data")
+	if err := d.FS.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	first := newStart(t, d)
+	disk.Decide(func(_ int64, op vfs.Op) (f vfstest.Fault) {
+		if op.Kind == vfs.OpCreate {
+			f.Err = syscall.ENOSPC
+		}
+		return f
+	})
+	for range 3 {
+		s := newStart(t, d)
+		if s.file.ID != first.file.ID {
+			t.Fatalf("%+v, want the disk %s", s.file, first.file.ID)
+		}
+		if _, err := s.Registered(&meta.Node{Disk: meta.Disk{Starts: s.file.Starts}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCutWriteOfIdentityLeavesTheLastOne: whatever part of a slot was written when the power was cut.
+func TestCutWriteOfIdentityLeavesTheLastOne(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	if err := d.FS.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	first := newStart(t, d)
+	before, err := vfs.ReadFile(d.FS, d.disk(), maxDiskFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := newStart(t, d)
+	after, err := vfs.ReadFile(d.FS, d.disk(), maxDiskFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range bytes.IndexByte(after, '\n') + 1 {
+		f, ok := decodeDiskFile(append(bytes.Clone(after[:cut]), before[cut:]...))
+		if !ok || f.Start != first.file.Start {
+			t.Fatalf("cut at %d: %+v, %v, want the start %s", cut, f, ok, first.file.Start)
+		}
+	}
+	if f, ok := decodeDiskFile(after); !ok || f.Start != second.file.Start {
+		t.Errorf("%+v, %v, want the start %s", f, ok, second.file.Start)
 	}
 }

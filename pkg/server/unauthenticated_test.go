@@ -207,14 +207,12 @@ func TestOldestConnectionOfTheBusiestAddressGivesWay(t *testing.T) {
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		t.Run(fmt.Sprint(on), func(t *testing.T) {
-			h, b := guarded(t, Options{})
-			b.enable(on)
 			for valid := 500 * time.Millisecond; valid < testTimeout; valid *= 2 { // it may expire before the handshake
 				own := certtest.Make(t, x509.Certificate{
 					Subject: pkix.Name{CommonName: "ops"}, DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(valid + time.Second),
 				}, nil)
-				h.opts.TLS = serverTLS(own, tls.RequireAndVerifyClientCert)
-				h.limits = h.opts.limits()
+				h, b := guarded(t, Options{TLS: serverTLS(own, tls.RequireAndVerifyClientCert)})
+				b.enable(on)
 				w, err := h.dial(t).upgradeTLS(&tls.Config{Certificates: []tls.Certificate{own}, InsecureSkipVerify: true}) //nolint:gosec // its own
 				if err != nil {
 					continue
