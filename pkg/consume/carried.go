@@ -69,7 +69,9 @@ func (s *Subscription) collectLocked(now time.Time) {
 			delete(c.flights, id)
 		}
 	}
-	c.recount()
+	if c.recount() {
+		s.wake()
+	}
 }
 
 func (c *carried) claim(partition int, now time.Time) {
@@ -78,9 +80,11 @@ func (c *carried) claim(partition int, now time.Time) {
 	}
 }
 
-func (c *carried) recount() {
-	c.count.Store(int64(len(c.flights)))
+// recount reports whether the client has fewer messages than before, and so may have room for others.
+func (c *carried) recount() (fewer bool) {
+	n := int64(len(c.flights))
 	c.waiting.Store(int64(len(c.answers)))
+	return n < c.count.Swap(n)
 }
 
 // keep keeps the client's answer to a message whose partition has no leader that would accept it
@@ -112,7 +116,9 @@ func (s *Subscription) keep(a forward.Answer, now time.Time) bool {
 		}
 	}
 	c.answers[a.ID] = relay.Answer{Answer: a}
-	c.recount()
+	if c.recount() {
+		s.wake()
+	}
 	return true
 }
 
@@ -130,7 +136,7 @@ func (s *Subscription) settle() {
 			delete(s.carried.answers, id)
 		}
 	}
-	s.carried.recount()
+	s.carried.recount() // the flights are the same
 	s.mu.Unlock()
 	s.repeat(again)
 }
@@ -170,6 +176,7 @@ type resumed struct {
 	flights  map[seq.MessageID]relay.Flight // in flight there
 	answers  []forward.Answer               // to be given there
 	unfished []seq.MessageID                // finished too late: they are delivered again
+	fewer    bool                           // the client may have room for other messages
 }
 
 // resume ends the carrying of partitions at whose leader the subscription continues. Of the messages
@@ -198,7 +205,7 @@ func (c *carried) resume(partitions []int, holding, kept []seq.MessageID, timeou
 	for _, i := range partitions {
 		delete(c.claims, i)
 	}
-	c.recount()
+	x.fewer = c.recount()
 	return x
 }
 
@@ -207,6 +214,9 @@ func (s *Subscription) resume(x resumed) {
 	s.repeat(x.answers)
 	for _, id := range x.unfished {
 		s.ask.Client.Unfinished(id, failure.NotInFlight)
+	}
+	if x.fewer {
+		s.wake()
 	}
 }
 

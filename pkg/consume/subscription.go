@@ -305,11 +305,11 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		return 0, nil
 	}
 	for range n {
-		free := int(s.ready.Load()) - set.InFlight() - int(s.carried.count.Load())
+		free := int(s.ready.Load()) - s.held(set)
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
 			s.room.await(set, now, false, s.wake)
-			if !s.stopped.Load() && int(s.ready.Load()) > set.InFlight() {
+			if !s.stopped.Load() && int(s.ready.Load()) > s.held(set) {
 				s.wake() // a message was answered before the consumers stopped waiting: see Waits
 			}
 			break
@@ -340,6 +340,10 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	return total, nil
 }
 
+// held returns the number of messages that the client has: those in flight at the sources, and those of leaders that
+// no longer lead, which are carried.
+func (s *Subscription) held(set *Sources) int { return set.InFlight() + int(s.carried.count.Load()) }
+
 // defers reports whether an isolated message has to wait until the client has answered what it has, or the client
 // has one. Then others of its channel get what comes meanwhile. Otherwise a source with such a message is the next to
 // take from.
@@ -348,13 +352,13 @@ func (s *Subscription) defers(set *Sources, now time.Time) bool {
 	if from < 0 {
 		return false
 	}
-	if set.InFlight()+int(s.carried.count.Load()) == 0 {
+	if s.held(set) == 0 {
 		s.turn = from
 		return false
 	}
 	s.pass()
 	s.room.await(set, now, true, s.wake)
-	if set.InFlight() == 0 {
+	if s.held(set) == 0 {
 		s.wake() // the last message was answered before the consumers stopped waiting: see Waits
 	}
 	return true
