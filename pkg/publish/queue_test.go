@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"errors"
-	"github.com/brokerd/brokerd/pkg/seq"
 	"log/slog"
 	"slices"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
