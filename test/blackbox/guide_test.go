@@ -12,7 +12,7 @@ import (
 
 var (
 	consoleBlock = regexp.MustCompile("(?s)(?:<!-- worker: (\\w+) -->\n)|```console\n(.*?)```")
-	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}|127\.0\.0\.1:\d+`) // times, ids and addresses
+	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}|(?:os:\S+ )?127\.0\.0\.1:\d+`) // times, ids, users and addresses
 )
 
 // TestGuidesMatchCommandOutput runs the commands of the guides in order on a new node, and compares

@@ -25,9 +25,11 @@ import (
 // DefaultInterval is the default of Options.Interval.
 const DefaultInterval = 200 * time.Millisecond
 
-// callTimeout limits a call, and promiseTime is the duration of a promise: several calls.
+// callTimeout limits a call, and promiseTime is the duration of a promise: several calls. joinTimeout limits a request
+// to join, during which the leader, through a member if need be, calls up to two addresses that may not answer.
 const (
 	callTimeout = time.Second
+	joinTimeout = 3 * callTimeout
 	promiseTime = 5 * time.Second
 )
 
@@ -378,7 +380,11 @@ func (n *Node) ask(ctx context.Context, to meta.NodeID, address string, r reques
 	if r.From == (identity{}) {
 		r.From = n.self
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	limit := callTimeout
+	if r.Kind == askJoin {
+		limit = joinTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	text, err := json.Marshal(r)
 	if err != nil {
