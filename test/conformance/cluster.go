@@ -67,8 +67,11 @@ func asNSQD(args []string) {
 	}
 	at := steps.Need(new(nodes.Ports).Free(n))
 	at[n-1].TCP = f.tcp
+	secret := filepath.Join(f.data, "cluster-secret") // access control wants a closed cluster port
+	steps.Must(os.MkdirAll(f.data, 0o755))
+	steps.Must(os.WriteFile(secret, []byte("of the conformance suites\n"), 0o600))
 	c := steps.Need(nodes.New(nodes.Options{
-		Program: os.Getenv(brokerVariable), Dir: f.data, Nodes: at, Args: f.broker(),
+		Program: os.Getenv(brokerVariable), Dir: f.data, Nodes: at, Args: append(f.broker(), "--cluster-secret-file", secret),
 		Output: func(string) io.Writer { return os.Stderr },
 	}))
 	defer c.Kill() // what does not run any more is not killed

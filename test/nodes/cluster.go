@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Options describes a cluster.
@@ -123,7 +124,40 @@ func (c *Cluster) Start(ctx context.Context) error {
 			return err
 		}
 	}
+	c.awaitVotes(ctx)
 	return nil
+}
+
+// votesWithin is how long Start waits until all nodes have a vote: those of a new cluster get it once they have answered
+// the metadata leader, a moment after they are ready. Without that the others may have no majority if one fails at once.
+const votesWithin = 10 * time.Second
+
+// awaitVotes returns when all nodes have a vote, or it cannot be known, as access control is on.
+func (c *Cluster) awaitVotes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, votesWithin)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		info, err := c.Info(ctx)
+		if err != nil {
+			return
+		}
+		voters := 0
+		for _, n := range info.Nodes {
+			if n.Voter {
+				voters++
+			}
+		}
+		if voters >= len(c.Nodes) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Stop ends all that runs, gracefully and at once.
