@@ -153,6 +153,7 @@ func scrapeOfTwo(t *testing.T) (text, detailed string) {
 	brokerctl("channel", "create", "parcels/send")
 	brokerctl("message", "pub", "parcels", "one", "two", "three", "four")
 	brokerctl("message", "tail", "parcels/send", "-n", "2")
+	brokerctl("channel", "create", "parcels/redrive") // as a dead-letter topic has it
 	n.consumer("parcels", "send", 1, "{}")
 	scrape := func(path string) string {
 		return "\n" + n.get(path) + "\n" + other.get(path)
