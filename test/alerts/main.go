@@ -61,6 +61,7 @@ var notFired = map[string]string{
 	"BrokerdStalled":           "needs a disk that hangs",
 	"BrokerdMemoryRefuses":     "needs clients that fill the memory budget: test/hostile has them",
 	"BrokerdRunsLate":          "needs a machine that is short of processors",
+	"BrokerdClockSkew":         "needs a node with another clock: test/cluster has one, in other-clocks",
 }
 
 // patience is how long rules wait, and how much of what: with the values of the file on the left. The window of a
