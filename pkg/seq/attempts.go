@@ -36,8 +36,11 @@ func (a Attempts) Delivered() Attempts {
 
 // Undelivered undoes the last Delivered: the message was not sent. A message without a delivery keeps none.
 func (a Attempts) Undelivered() Attempts {
-	if a.Deliveries() == 0 {
+	switch {
+	case a.Deliveries() == 0:
 		return a
+	case a.Charged() == 0: // the last delivery was a shared failure, too
+		return a - 1 - 1<<sharedShift
 	}
 	return a - 1
 }

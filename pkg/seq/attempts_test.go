@@ -67,3 +67,12 @@ func TestImpossibleCountIsInvalid(t *testing.T) {
 		}
 	}
 }
+
+// TestUndoneDeliveriesLeaveAValidCount: whatever their number and the number of shared failures.
+func TestUndoneDeliveriesLeaveAValidCount(t *testing.T) {
+	for n := range 1 << 16 {
+		if a := Attempts(n); a.Valid() && !a.Undelivered().Valid() {
+			t.Fatalf("%d deliveries, %d shared failures: %d and %d after one is undone", a.Deliveries(), a.Shared(), a.Undelivered().Deliveries(), a.Undelivered().Shared())
+		}
+	}
+}
